@@ -1,0 +1,33 @@
+"""Errors a user can cause, each with a sentence on what to do next."""
+
+
+class BeamsearchError(Exception):
+    """Base: printed as one line, never as a traceback. `exit_code` is what the process ends with."""
+
+    exit_code = 1
+
+
+class UsageError(BeamsearchError):
+    """What was asked for cannot be done as asked: a name, a value, a folder."""
+
+    exit_code = 2
+
+
+class ProblemError(UsageError):
+    """A problem that is unknown, ambiguous, or does not load."""
+
+
+class KernelError(UsageError):
+    """A kernel file that does not parse, has no entry point, or cannot be bound."""
+
+
+class EndpointError(BeamsearchError):
+    """The model endpoint refused or could not be reached."""
+
+    exit_code = 4
+
+
+class Stopped(BeamsearchError):
+    """The run stopped cleanly before its end and can be resumed."""
+
+    exit_code = 130

@@ -1,0 +1,129 @@
+"""A kernel's source: entry point, binding, fingerprint."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from beamsearch.errors import KernelError
+
+ENTRY_POINTS = ("kernel_function", "ModelNew")
+
+
+@dataclass(frozen=True)
+class CallArguments:
+    """Everything a kernel may ask for by name, and what `ModelNew` is built from.
+
+    `values` maps a name to a tensor or a plain value, already settled where names clash: `forward`'s
+    parameters win over the model's parameters and buffers, those over hyperparameters.
+    """
+
+    values: Mapping[str, Any]
+    forward: tuple[str, ...]
+    """Names of `forward`'s parameters, in order."""
+    init: tuple[Any, ...] = ()
+    """Positional arguments of the model's `__init__`."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """The model's parameters and buffers by dotted name."""
+
+
+def read_kernel(path: Path) -> str:
+    """Source of a kernel file. Raises KernelError where it is missing, unparsable or has no entry."""
+    try:
+        source = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KernelError(f"cannot read the kernel file {path}: {error}") from error
+    check_source(source, str(path))
+    return source
+
+
+def check_source(source: str, where: str = "the kernel") -> None:
+    """Raise KernelError where the source does not parse or defines no entry point."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        at = f" line {line}" if line else ""
+        raise KernelError(f"{where}{at} does not parse: {error}") from error
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    if not names & set(ENTRY_POINTS):
+        raise KernelError(
+            f"{where} defines no kernel_function (and no ModelNew); "
+            "add `def kernel_function(...)` that takes the problem's arguments by name"
+        )
+
+
+def fingerprint(source: str) -> str:
+    """Sixteen hex digits of the source without comments, docstrings and layout.
+
+    Raises SyntaxError where the source does not parse.
+    """
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+            continue
+        if node.body and isinstance(node.body[0], ast.Expr):
+            value = node.body[0].value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                node.body = node.body[1:] or [ast.Pass()]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
+    """The one binding: a call without arguments, used by verification, timing and profiling.
+
+    Raises KernelError where a required name cannot be bound, listing what can.
+    """
+    function = getattr(module, "kernel_function", None)
+    if function is None:
+        return _bind_model(module, arguments)
+    bound: dict[str, Any] = {}
+    positional: list[Any] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        if name in arguments.values:
+            value = arguments.values[name]
+        elif parameter.default is not parameter.empty:
+            continue
+        else:
+            known = ", ".join(sorted(arguments.values))
+            raise KernelError(
+                f"kernel_function asks for `{name}`, which this problem does not have; it has {known}"
+            )
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(value)
+        else:
+            bound[name] = value
+    return lambda: function(*positional, **bound)
+
+
+def _bind_model(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
+    """`ModelNew` with the reference's weights, loaded by name and shape."""
+    model_class = getattr(module, "ModelNew", None)
+    if model_class is None:
+        raise KernelError("the kernel defines neither kernel_function nor ModelNew")
+    inputs = [arguments.values[name] for name in arguments.forward]
+    model = model_class(*arguments.init).eval()
+    own = dict(model.named_parameters()) | dict(model.named_buffers())
+    for name, tensor in own.items():
+        given = arguments.state.get(name)
+        if given is None or given.shape != tensor.shape:
+            have = ", ".join(f"{key} {tuple(t.shape)}" for key, t in arguments.state.items()) or "none"
+            raise KernelError(
+                f"ModelNew's `{name}` {tuple(tensor.shape)} has no counterpart in the reference; "
+                f"it has {have}"
+            )
+        tensor.data = given
+    return lambda: model(*inputs)

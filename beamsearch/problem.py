@@ -1,0 +1,355 @@
+"""A KernelBench-format problem: model, inputs, shapes, dtype, least work."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+from beamsearch.errors import ProblemError
+from beamsearch.kernel import CallArguments
+from beamsearch.resources import data_folder
+
+if TYPE_CHECKING:
+    import torch
+
+Distribution = Literal["own", "normal"]
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+REQUIRED = ("Model", "get_inputs", "get_init_inputs")
+SMOKE_ELEMENTS = 20_000
+"""Elements of inputs and outputs a shrunk problem may have: the interpreter then answers in well
+under a second, and an output still spans several programs of a usual block size."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Where a problem is, what it says, and the dtype it is asked in."""
+
+    name: str
+    path: Path
+    source: str
+    dtype: str
+    """Torch's name of the floating-point type of inputs and parameters."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Module-level integers replaced by these, for a shrunk problem."""
+
+    @property
+    def input_kernel(self) -> Path | None:
+        """The first Triton kernel beside the problem, where there is one."""
+        path = self.path.parent / "input_kernel.py"
+        return path if path.is_file() else None
+
+    def with_dtype(self, dtype: str | None) -> Problem:
+        """The same problem in another dtype; none leaves it as it is."""
+        if dtype is None:
+            return self
+        if dtype not in DTYPES:
+            raise ProblemError(f"unknown dtype {dtype!r}; one of {', '.join(DTYPES)}")
+        return replace(self, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A problem on a device: the reference and one set of inputs, in the problem's dtype."""
+
+    model: torch.nn.Module
+    inputs: tuple[Any, ...]
+    init: tuple[Any, ...]
+    arguments: CallArguments
+    """What a kernel is bound with: the very tensors of `model` and `inputs`."""
+
+    def reference(self) -> Any:
+        """The reference's output, in the problem's own dtype."""
+        import torch
+
+        with torch.inference_mode():
+            return self.model(*self.inputs)
+
+
+@dataclass(frozen=True)
+class LeastWork:
+    """Bytes every input, parameter and output take once, and the reference's FLOPs."""
+
+    bytes_read: int
+    bytes_written: int
+    flops: int
+    input_shapes: dict[str, tuple[int, ...]]
+    output_shape: tuple[int, ...]
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes read plus bytes written."""
+        return self.bytes_read + self.bytes_written
+
+
+def list_problems(folder: Path | None = None) -> list[str]:
+    """Names of the problems that come with the project."""
+    root = folder or data_folder("problems")
+    return sorted(path.parent.name for path in root.glob("*/problem.py"))
+
+
+def find_problem(name: str, folder: Path | None = None) -> Problem:
+    """A problem by full name, unique part of its name, folder or file.
+
+    Raises ProblemError where it is unknown or ambiguous, with the near names.
+    """
+    root = folder or data_folder("problems")
+    path = Path(name)
+    if path.is_file():
+        return read_problem(path)
+    if (path / "problem.py").is_file():
+        return read_problem(path / "problem.py")
+    names = list_problems(root)
+    if name in names:
+        return read_problem(root / name / "problem.py")
+    found = [n for n in names if n.lower().startswith(name.lower())] if name else []
+    if len(found) != 1 and name:
+        found = found or [n for n in names if name.lower() in n.lower()]
+    if len(found) == 1:
+        return read_problem(root / found[0] / "problem.py")
+    if found:
+        raise ProblemError(f"{name!r} could be any of: {', '.join(found)}; give more of the name")
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names
+    raise ProblemError(
+        f"no problem, folder or file called {name!r}; near: {', '.join(near)} "
+        "(`python -m beamsearch problems` lists all)"
+    )
+
+
+def read_problem(path: Path) -> Problem:
+    """The problem in a file. Raises ProblemError where it does not load."""
+    try:
+        source = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemError(f"cannot read the problem {path}: {error}") from error
+    name = path.parent.name if path.name == "problem.py" else path.stem
+    problem = Problem(name=name, path=path.resolve(), source=source, dtype="float32")
+    module = load_module(problem)
+    missing = [item for item in REQUIRED if not hasattr(module, item)]
+    if missing:
+        raise ProblemError(f"{path} is not in KernelBench's format: it lacks {', '.join(missing)}")
+    stated = getattr(module, "DTYPE", None)
+    return problem if stated is None else problem.with_dtype(str(stated).removeprefix("torch."))
+
+
+def load_module(problem: Problem) -> ModuleType:
+    """The problem's source executed as a module, its sizes replaced where the problem says so."""
+    try:
+        tree = ast.parse(problem.source, filename=str(problem.path))
+    except SyntaxError as error:
+        raise ProblemError(f"{problem.path} does not parse: {error}") from error
+    for node in _size_assignments(tree):
+        target = node.targets[0]
+        assert isinstance(target, ast.Name)
+        if target.id in problem.sizes:
+            node.value = ast.copy_location(ast.Constant(problem.sizes[target.id]), node.value)
+    module = ModuleType(f"problem_{problem.name}")
+    module.__file__ = str(problem.path)
+    try:
+        exec(compile(tree, str(problem.path), "exec"), module.__dict__)
+    except Exception as error:  # noqa: BLE001 - a user's file may raise anything; it is reported
+        raise ProblemError(f"{problem.path} fails to load: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _size_assignments(tree: ast.Module) -> Iterator[ast.Assign]:
+    """Module-level `name = <integer>` and `name = <integer expression>`, in order."""
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+        ):
+            yield node
+
+
+def instantiate(
+    problem: Problem,
+    device: str = "cpu",
+    seed: int = 0,
+    distribution: Distribution = "own",
+) -> Instance:
+    """The reference and inputs on a device, made there, from a seed.
+
+    `normal` replaces floating-point inputs by standard normal values of the same shapes, so that a
+    result that hides in a narrow range of the problem's own inputs shows. Raises ProblemError.
+    """
+    import torch
+
+    module = load_module(problem)
+    dtype: torch.dtype = getattr(torch, problem.dtype)
+    try:
+        with _defaults(device, dtype):
+            torch.manual_seed(seed)
+            init = tuple(module.get_init_inputs())
+            model = module.Model(*init).to(device=device, dtype=dtype).eval()
+            raw = tuple(module.get_inputs())
+            inputs = tuple(_cast(value, device, dtype, distribution) for value in raw)
+    except Exception as error:  # noqa: BLE001 - a user's file may raise anything; it is reported
+        raise ProblemError(
+            f"{problem.path} fails to build: {type(error).__name__}: {error}"
+        ) from error
+    model.requires_grad_(False)
+    return Instance(model, inputs, init, call_arguments(model, inputs, init))
+
+
+@contextmanager
+def _defaults(device: str, dtype: torch.dtype) -> Iterator[None]:
+    import torch
+
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(dtype)
+        with torch.device(device):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _cast(value: Any, device: str, dtype: torch.dtype, distribution: Distribution) -> Any:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    if not value.is_floating_point():
+        return value.to(device)
+    if distribution == "normal":
+        return torch.randn(value.shape, device=device, dtype=dtype)
+    return value.to(device=device, dtype=dtype)
+
+
+def call_arguments(
+    model: torch.nn.Module, inputs: tuple[Any, ...], init: tuple[Any, ...]
+) -> CallArguments:
+    """Every name a kernel may ask for. On a clash the earlier source wins (see CallArguments)."""
+    forward = tuple(inspect.signature(model.forward).parameters)[: len(inputs)]
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    values: dict[str, Any] = dict(zip(forward, inputs, strict=True))
+    for name, value in _by_dotted_name(state).items():
+        values.setdefault(name, value)
+    hyper: dict[str, Any] = {}
+    for path, part in model.named_modules():
+        for name, value in vars(part).items():
+            if name.startswith("_") or name == "training" or not _is_plain(value):
+                continue
+            hyper[f"{path}.{name}" if path else name] = value
+    for name, value in _by_dotted_name(hyper).items():
+        values.setdefault(name, value)
+    parameters = [p for p in inspect.signature(type(model).__init__).parameters if p != "self"]
+    for name, value in zip(parameters, init, strict=False):
+        values.setdefault(name, value)
+    return CallArguments(values=values, forward=forward, init=init, state=state)
+
+
+def _by_dotted_name(items: Mapping[str, Any]) -> dict[str, Any]:
+    """Each item under its dotted name with `_`, and under the last part where that is unique."""
+    named = {name.replace(".", "_"): value for name, value in items.items()}
+    last = [name.rsplit(".", 1)[-1] for name in items]
+    for name, value in items.items():
+        short = name.rsplit(".", 1)[-1]
+        if last.count(short) == 1:
+            named.setdefault(short, value)
+    return named
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def least_work(problem: Problem) -> LeastWork:
+    """Least bytes and FLOPs at the problem's shapes, on `meta` tensors: no memory, no GPU."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    instance = instantiate(problem, "meta")
+    counter = FlopCounterMode(display=False)
+    with counter:
+        output = instance.reference()
+    tensors = {
+        name: value
+        for name, value in zip(instance.arguments.forward, instance.inputs, strict=True)
+        if isinstance(value, torch.Tensor)
+    }
+    read = [*tensors.values(), *instance.arguments.state.values()]
+    outputs = [t for t in (output if isinstance(output, tuple | list) else [output])]
+    return LeastWork(
+        bytes_read=sum(t.numel() * t.element_size() for t in read),
+        bytes_written=sum(t.numel() * t.element_size() for t in outputs),
+        flops=int(counter.get_total_flops()),
+        input_shapes={name: tuple(t.shape) for name, t in tensors.items()},
+        output_shape=tuple(outputs[0].shape),
+    )
+
+
+def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
+    """The same problem at small sizes: module-level integers halved in turn down to the budget.
+
+    All sizes shrink alike, the smallest first, so that batches end near 1 while rows and images
+    stay long enough to have an inside and an edge. A size is halved only where the reference still
+    runs and gets smaller, so that kernel sizes, strides and groups stay as they are. What was
+    halved is made odd where it can be, to exercise masks and remainders. Raises ProblemError where
+    the problem has no sizes that reach the budget.
+    """
+    original = _integer_sizes(problem)
+    sizes = dict(original)
+    halvings = {name: 0 for name, value in sizes.items() if value > 4}
+    elements = _elements(replace(problem, sizes=sizes))
+    if elements is None:
+        raise ProblemError(f"{problem.name}: the reference does not run at its own shapes")
+    while elements > budget:
+        if not halvings:
+            raise ProblemError(
+                f"{problem.name}: no module-level sizes left to reduce; it cannot be checked on "
+                "small shapes. Give its shapes as module-level integers."
+            )
+        name = min(halvings, key=lambda key: (halvings[key], sizes[key]))
+        trial = {**sizes, name: sizes[name] // 2}
+        smaller = _elements(replace(problem, sizes=trial))
+        if smaller is None or smaller >= elements or trial[name] < 1:
+            del halvings[name]
+            continue
+        sizes, elements = trial, smaller
+        halvings[name] += 1
+        if sizes[name] < 2:
+            del halvings[name]
+    for name, value in sizes.items():
+        trial = {**sizes, name: value - 1}
+        if value != original[name] and value > 4 and value % 2 == 0:
+            smaller = _elements(replace(problem, sizes=trial))
+            if smaller is not None and smaller < elements:
+                sizes, elements = trial, smaller
+    return replace(problem, sizes=sizes)
+
+
+def _integer_sizes(problem: Problem) -> dict[str, int]:
+    module = load_module(problem)
+    names = [
+        node.targets[0].id
+        for node in _size_assignments(ast.parse(problem.source))
+        if isinstance(node.targets[0], ast.Name)
+    ]
+    values = {name: getattr(module, name) for name in names}
+    return {k: v for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool)}
+
+
+def _elements(problem: Problem) -> int | None:
+    """Elements of inputs and output, or none where the reference does not run at these sizes."""
+    import torch
+
+    try:
+        instance = instantiate(problem, "meta")
+        output = instance.reference()
+    except Exception:  # noqa: BLE001 - a shrunk reference that raises is the answer sought
+        return None
+    tensors = [t for t in (*instance.inputs, output) if isinstance(t, torch.Tensor)]
+    if any(t.numel() == 0 for t in tensors):
+        return None
+    return sum(t.numel() for t in tensors)

@@ -1,0 +1,1 @@
+"""What is written down, as pydantic models. Everybody may read it; it knows nobody."""

@@ -1,0 +1,42 @@
+"""A kernel under judgement, and the direction it came from."""
+
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.record import Record
+from beamsearch.records.verdict import Verdict
+
+
+class Direction(Record):
+    """Which bottleneck a worker goes after, and which plan for it (0 is the first)."""
+
+    finding: str
+    """A `profiling.profile.FindingKind`."""
+    plan: int = 0
+
+    def __str__(self) -> str:
+        return self.finding if self.plan == 0 else f"{self.finding}, plan {self.plan + 1}"
+
+
+class Candidate(Record):
+    """A kernel, where it came from, and what the judge found."""
+
+    name: str
+    """`r3-w1-v0`; a first kernel is `r0-s0`."""
+    parent: str | None = None
+    round: int
+    worker: int | None = None
+    direction: Direction | None = None
+    description: str
+    author: str
+    """`input`, `playbook`, or a model's name."""
+    kernel_file: str | None = None
+    """Path of the source, relative to the run's folder; none where there was no code."""
+    fingerprint: str | None = None
+    """Hash of the source without comments, docstrings and layout."""
+    verdict: Verdict
+    measurement: Measurement | None = None
+    """None where the verdict is not correct."""
+
+    @property
+    def time_ms(self) -> float:
+        """Milliseconds, infinite where there is no time."""
+        return self.measurement.time_ms if self.measurement else float("inf")

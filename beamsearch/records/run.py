@@ -1,0 +1,91 @@
+"""A whole run in one file."""
+
+from typing import Literal
+
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.record import Record
+from beamsearch.settings import Settings
+from profiling.profile import Floor
+
+
+class Environment(Record):
+    """The machine and the versions. `None` where there is none."""
+
+    gpu: str | None
+    gpu_uuid: str | None
+    driver: str | None
+    cuda: str | None
+    torch: str
+    triton: str
+    ncu: str | None
+    python: str
+    beamsearch: str
+    target: str
+    """The GPU the times are for: the device, or the target compiled for."""
+
+
+class Baselines(Record):
+    """Times of the reference, each absent where it could not be measured, with the reason."""
+
+    eager: Measurement | None = None
+    compile: Measurement | None = None
+    """`torch.compile`, default mode."""
+    max_autotune: Measurement | None = None
+    """`torch.compile(mode="max-autotune-no-cudagraphs")`."""
+    anchor: Measurement | None = None
+    """The input kernel in the same visit."""
+    absent: dict[str, str] = {}
+
+
+class RoundSummary(Record):
+    """A round in one line."""
+
+    round: int
+    best: str | None
+    """The running best after the round."""
+    best_time: Measurement | None
+    speedup: float | None
+    """The input kernel's time over the running best's."""
+    correct: int
+    candidates: int
+
+
+class Totals(Record):
+    """What the run did."""
+
+    candidates: int = 0
+    correct: int = 0
+    wins: int = 0
+    model_calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+class Confirmation(Record):
+    """The winner beside the baselines, in one visit, interleaved."""
+
+    winner: Measurement
+    input: Measurement
+    baselines: Baselines
+
+
+class RunRecord(Record):
+    """`run.json`."""
+
+    format: Literal[1] = 1
+    problem: str
+    problem_dtype: str
+    settings: Settings
+    environment: Environment
+    who_thinks: str
+    status: Literal["running", "stopped", "finished"]
+    stop_reason: str | None = None
+    floor: Floor | None = None
+    baselines: Baselines
+    rounds: list[RoundSummary] = []
+    best: str | None = None
+    confirmation: Confirmation | None = None
+    totals: Totals = Totals()
+    notes: list[str] = []
+    """What could not be measured or verified here, in plain words."""

@@ -1,0 +1,75 @@
+"""What the judge says of a candidate."""
+
+from enum import StrEnum
+
+from pydantic import model_validator
+
+from beamsearch.records.record import Record
+
+
+class Outcome(StrEnum):
+    """The verdict in one word. Everything but `CORRECT` names what failed."""
+
+    CORRECT = "correct"
+    NO_CODE = "no_code"
+    INVALID = "invalid"
+    """Does not parse, has no entry point, or cannot be bound."""
+    DISALLOWED = "disallowed"
+    COMPILE_ERROR = "compile_error"
+    WRONG = "wrong"
+    CRASHED = "crashed"
+    TIMEOUT = "timeout"
+    DUPLICATE = "duplicate"
+    """Equal to a candidate seen before; not judged again."""
+
+
+class Stage(StrEnum):
+    """Where in the judgement, cheapest first."""
+
+    POLICY = "policy"
+    LOAD = "load"
+    COMPILE = "compile"
+    SMOKE = "smoke"
+    """Shrunk shapes: in the interpreter without a GPU, on the GPU with one."""
+    TRUE_SHAPES = "true_shapes"
+    TIMING = "timing"
+
+
+class Check(Record):
+    """One thing that was looked at."""
+
+    stage: Stage
+    name: str
+    passed: bool
+    message: str = ""
+
+
+class Verdict(Record):
+    """The judge's word, with what it rests on."""
+
+    outcome: Outcome
+    stage: Stage | None = None
+    """The stage that failed; none where the verdict is correct."""
+    reason: str = ""
+    """One sentence a person can act on; empty where the verdict is correct."""
+    checks: list[Check] = []
+    not_checked: list[str] = []
+    """What could not be verified here, such as true shapes without a GPU."""
+    output: str = ""
+    """The tail of what the candidate's process printed: shown to people, used for nothing."""
+    code_fingerprint: str | None = None
+    """Hash of the compiled code and launches at the true shapes, where it was compiled."""
+
+    @model_validator(mode="after")
+    def _failure_has_reason(self) -> "Verdict":
+        if self.outcome is Outcome.CORRECT:
+            if self.stage is not None or self.reason or not any(c.passed for c in self.checks):
+                raise ValueError("a correct verdict rests on checks that passed, and names no failure")
+        elif not self.reason:
+            raise ValueError("a verdict other than correct says why")
+        return self
+
+    @property
+    def correct(self) -> bool:
+        """Whether the candidate computes the problem, as far as could be checked here."""
+        return self.outcome is Outcome.CORRECT

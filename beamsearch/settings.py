@@ -1,0 +1,80 @@
+"""What a run is asked to do."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from beamsearch.errors import UsageError
+
+LIMITS = ("rounds", "time_limit_s")
+"""Settings that may differ when a run is resumed: they bound the work, they do not shape it."""
+
+
+class Settings(BaseModel):
+    """A run's settings. Strict: an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rounds: int = Field(8, ge=1)
+    workers: int = Field(4, ge=1)
+    """Parallel workers a round."""
+    beam: int = Field(2, ge=1)
+    """Kernels kept after a round."""
+    variants: int = Field(2, ge=1)
+    """Candidates each worker makes a round."""
+    dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
+    """None: the problem's own."""
+    seed: int = 0
+    target: str = "h200"
+    """GPU compiled for where none is present."""
+    llm: Literal["auto", "openai", "playbook"] = "auto"
+    """Who thinks; auto: the endpoint where one is configured, else the playbook."""
+    model: str | None = None
+    time_limit_s: float | None = Field(None, gt=0)
+    device: int | None = Field(None, ge=0)
+    """CUDA device; None: the first where there is one."""
+    profiler: Literal["auto", "ncu", "compiler"] = "auto"
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90`, `90s`, `20m`, `1.5h`. Raises UsageError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    if not match or float(match[1]) <= 0:
+        raise UsageError(f"cannot read the duration {text!r}; write for example 90s, 20m or 1.5h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
+    """Settings from a TOML file and flags; a flag that is not None wins. Raises UsageError."""
+    values: dict[str, Any] = {}
+    if config is not None:
+        try:
+            values = tomllib.loads(config.read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UsageError(f"cannot read the settings in {config}: {error}") from error
+    values |= {key: value for key, value in flags.items() if value is not None}
+    if "time_limit" in values:
+        values["time_limit_s"] = parse_duration(str(values.pop("time_limit")))
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(Settings.model_fields)
+            raise UsageError(f"unknown setting {key!r}; known: {known}") from error
+        raise UsageError(f"setting {key!r}: {first['msg']}") from error
+
+
+def differences(recorded: Settings, asked: Settings) -> list[str]:
+    """What differs between two settings, limits aside, as `name: recorded, asked`."""
+    return [
+        f"{name}: {getattr(recorded, name)} there, {getattr(asked, name)} asked"
+        for name in Settings.model_fields
+        if name not in LIMITS and getattr(recorded, name) != getattr(asked, name)
+    ]

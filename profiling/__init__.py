@@ -1,0 +1,1 @@
+"""Nsight Compute and what its numbers mean; stands on its own, knows nothing of the optimizer."""

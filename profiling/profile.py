@@ -1,0 +1,162 @@
+"""What is known of one call of a kernel, from Nsight Compute or from the compiler alone."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Record(BaseModel):
+    """Base of everything this package writes down: strict, immutable, JSON both ways."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LineCounters(Record):
+    """Counters of one line of the kernel's source. `None` is missing, never zero."""
+
+    line: int
+    text: str
+    stall_share: float | None = None
+    """Share (0..1) of the launch's stall samples on this line."""
+    stall_reasons: dict[str, float] = {}
+    """Stall reason -> share (0..1) of this line's samples."""
+    instructions: int | None = None
+    """Executed warp instructions (ncu) or static SASS instructions (compiler)."""
+    instruction_share: float | None = None
+    sectors_per_request: float | None = None
+    """Global memory sectors (32 bytes) per warp request."""
+    ideal_sectors_per_request: float | None = None
+    bank_conflicts: float | None = None
+    load_bits: int | None = None
+    """Widest global load a thread issues on this line, in bits."""
+    store_bits: int | None = None
+    spill_instructions: int | None = None
+
+
+class Rule(Record):
+    """One result of Nsight Compute's own rules."""
+
+    name: str
+    message: str
+    estimated_speedup_percent: float | None = None
+
+
+class Launch(Record):
+    """One kernel launch of the profiled call. `None` is missing, never zero."""
+
+    name: str
+    triton: bool
+    """True for the candidate's own Triton kernel, False for a framework's or library's."""
+    grid: tuple[int, int, int]
+    threads: int
+    """Threads a block."""
+    duration_us: float | None = None
+    """Measured by the profiler; a compiler's profile has none."""
+    share: float | None = None
+    """Share (0..1) of the call's time."""
+    registers: int | None = None
+    """Registers a thread."""
+    spill_bytes: int | None = None
+    """Local memory a thread spills, in bytes."""
+    shared_bytes: int | None = None
+    """Shared memory a block, in bytes."""
+    occupancy: float | None = None
+    """Theoretical occupancy, 0..1."""
+    occupancy_limiter: str | None = None
+    """registers, shared memory, warps or blocks."""
+    num_stages: int | None = None
+    load_bits: int | None = None
+    """Widest global load in the whole kernel, in bits."""
+    store_bits: int | None = None
+    matrix_instructions: int | None = None
+    """Static count of matrix (HMMA, HGMMA, …) instructions."""
+    instruction_mix: dict[str, int] = {}
+    """Static SASS instructions by class (global_load, global_store, shared, integer, float, …)."""
+    metrics: dict[str, float] = {}
+    """Curated metrics by the names of `profiling.metrics`; one that is absent is missing."""
+    lines: list[LineCounters] = []
+    rules: list[Rule] = []
+    fingerprint: str | None = None
+    """Hash of the machine code and launch shape, so that equal kernels are seen to be equal."""
+
+
+class Floor(Record):
+    """The least time the problem's least work takes on this GPU."""
+
+    least_bytes: int
+    flops: int
+    bandwidth_gb_s: float
+    flops_rate_tflop_s: float
+    bandwidth_source: Literal["measured", "datasheet"]
+    gpu: str
+
+    @property
+    def memory_ms(self) -> float:
+        """Least bytes over bandwidth."""
+        return self.least_bytes / self.bandwidth_gb_s / 1e6
+
+    @property
+    def compute_ms(self) -> float:
+        """FLOPs over the rate of the dtype's fastest unit."""
+        return self.flops / self.flops_rate_tflop_s / 1e9
+
+    @property
+    def time_ms(self) -> float:
+        """The larger of the two."""
+        return max(self.memory_ms, self.compute_ms)
+
+
+class Profile(Record):
+    """Every launch of one bound call."""
+
+    source: Literal["ncu", "compiler"]
+    gpu: str
+    """The device measured, or the target compiled for."""
+    launches: list[Launch]
+    note: str | None = None
+    """Why this is not an Nsight Compute profile, where one was wanted."""
+    modelled_ms: float | None = None
+    """Time from the analytic model; only in a compiler's profile."""
+    traffic: dict[str, float] = {}
+    """Bytes moved in the whole call at `dram`, `l2`, `l1`; a level that is absent is missing."""
+
+
+class FindingKind(StrEnum):
+    """What can be wrong with a kernel, in one word each."""
+
+    EXCESS_TRAFFIC = "excess_traffic"
+    UNCOALESCED = "uncoalesced_access"
+    NARROW_ACCESS = "narrow_access"
+    LATENCY = "latency_not_hidden"
+    OCCUPANCY = "low_occupancy"
+    SPILLS = "register_spills"
+    TAIL = "too_few_blocks"
+    IDLE_MATRIX_UNITS = "idle_matrix_units"
+    INTEGER_OVERHEAD = "integer_overhead"
+    ISSUE_BOUND = "instruction_issue"
+    DIVERGENCE = "divergence"
+    BANK_CONFLICTS = "bank_conflicts"
+    ATOMICS = "atomics"
+    SYNCHRONISATION = "synchronisation"
+    MANY_LAUNCHES = "many_launches"
+    LIBRARY_TIME = "library_time"
+    LAUNCH_BOUND = "launch_bound"
+    AT_FLOOR = "at_the_floor"
+
+
+class Finding(Record):
+    """One thing a profile means."""
+
+    kind: FindingKind
+    title: str
+    """One sentence a person can act on."""
+    evidence: list[str]
+    """What was seen: metric, value, line."""
+    lines: list[int] = []
+    gain_bound: float = Field(ge=1.0)
+    """How many times faster the call could be if this alone were perfect."""
+    advice: str
+    """What is usually done about it."""
