@@ -20,8 +20,8 @@ ENTRY_POINTS = ("kernel_function", "ModelNew")
 class CallArguments:
     """Everything a kernel may ask for by name, and what `ModelNew` is built from.
 
-    `values` maps a name to a tensor or a plain value, already settled where names clash: `forward`'s
-    parameters win over the model's parameters and buffers, those over hyperparameters.
+    `values` maps a name to a tensor or a plain value, already settled where names clash: the
+    parameters of `forward` win over the model's parameters and buffers, those over hyperparameters.
     """
 
     values: Mapping[str, Any]
@@ -34,7 +34,7 @@ class CallArguments:
 
 
 def read_kernel(path: Path) -> str:
-    """Source of a kernel file. Raises KernelError where it is missing, unparsable or has no entry."""
+    """Source of a kernel file. Raises KernelError where it is missing or `check_source` does."""
     try:
         source = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -100,7 +100,7 @@ def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
         else:
             known = ", ".join(sorted(arguments.values))
             raise KernelError(
-                f"kernel_function asks for `{name}`, which this problem does not have; it has {known}"
+                f"kernel_function asks for `{name}`, which this problem lacks; it has {known}"
             )
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(value)
@@ -120,7 +120,9 @@ def _bind_model(module: ModuleType, arguments: CallArguments) -> Callable[[], An
     for name, tensor in own.items():
         given = arguments.state.get(name)
         if given is None or given.shape != tensor.shape:
-            have = ", ".join(f"{key} {tuple(t.shape)}" for key, t in arguments.state.items()) or "none"
+            have = (
+                ", ".join(f"{key} {tuple(t.shape)}" for key, t in arguments.state.items()) or "none"
+            )
             raise KernelError(
                 f"ModelNew's `{name}` {tuple(tensor.shape)} has no counterpart in the reference; "
                 f"it has {have}"

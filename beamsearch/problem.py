@@ -153,8 +153,10 @@ def load_module(problem: Problem) -> ModuleType:
     module.__file__ = str(problem.path)
     try:
         exec(compile(tree, str(problem.path), "exec"), module.__dict__)
-    except Exception as error:  # noqa: BLE001 - a user's file may raise anything; it is reported
-        raise ProblemError(f"{problem.path} fails to load: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise ProblemError(
+            f"{problem.path} fails to load: {type(error).__name__}: {error}"
+        ) from error
     return module
 
 
@@ -191,7 +193,7 @@ def instantiate(
             model = module.Model(*init).to(device=device, dtype=dtype).eval()
             raw = tuple(module.get_inputs())
             inputs = tuple(_cast(value, device, dtype, distribution) for value in raw)
-    except Exception as error:  # noqa: BLE001 - a user's file may raise anything; it is reported
+    except Exception as error:
         raise ProblemError(
             f"{problem.path} fails to build: {type(error).__name__}: {error}"
         ) from error

@@ -34,6 +34,12 @@ class LineCounters(Record):
     """Widest global load a thread issues on this line, in bits."""
     store_bits: int | None = None
     spill_instructions: int | None = None
+    index_instructions: int | None = None
+    """Of `instructions`, those that compute integers: addresses, indices, masks."""
+    divisions: int | None = None
+    """Places in the machine code that divide by an integer the compiler did not know."""
+    load_lanes_on: float | None = None
+    """Lanes, of 32, that this line's masked global loads really load for."""
 
 
 class Rule(Record):

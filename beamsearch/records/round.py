@@ -1,6 +1,7 @@
 """What a round leaves: who won, every candidate, and the beam after it."""
 
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 
 
@@ -18,6 +19,30 @@ class RoundRecord(Record):
     """Whether the round's best is confirmed faster than everything before it."""
     beam: list[str]
     """Names of the kernels kept after the round, fastest first."""
-    running_best: str | None = None
+    running_best: str
+    """The best kernel so far, a later one only by a confirmed win."""
     absent: dict[str, str] = {}
     """File that does not apply -> why."""
+
+
+class Result(Record):
+    """One candidate in `benchmark_results.json`."""
+
+    name: str
+    outcome: str
+    measurement: Measurement | None
+    speedup_over_parent: float | None
+
+
+class BenchmarkResults(Record):
+    """`benchmark_results.json`: a worker's results; in a round's folder also the running best."""
+
+    round: int
+    worker: int | None
+    parent: str | None
+    parent_time: Measurement | None
+    results: list[Result]
+    running_best: str | None = None
+    running_best_time: Measurement | None = None
+    speedup_over_input: float | None = None
+    multiple_of_floor: float | None = None

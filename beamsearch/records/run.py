@@ -41,10 +41,10 @@ class RoundSummary(Record):
     """A round in one line."""
 
     round: int
-    best: str | None
+    best: str
     """The running best after the round."""
     best_time: Measurement | None
-    speedup: float | None
+    speedup: float
     """The input kernel's time over the running best's."""
     correct: int
     candidates: int
@@ -65,6 +65,8 @@ class Totals(Record):
 class Confirmation(Record):
     """The winner beside the baselines, in one visit, interleaved."""
 
+    name: str
+    """The winning candidate."""
     winner: Measurement
     input: Measurement
     baselines: Baselines

@@ -64,7 +64,9 @@ class Verdict(Record):
     def _failure_has_reason(self) -> "Verdict":
         if self.outcome is Outcome.CORRECT:
             if self.stage is not None or self.reason or not any(c.passed for c in self.checks):
-                raise ValueError("a correct verdict rests on checks that passed, and names no failure")
+                raise ValueError(
+                    "a correct verdict rests on checks that passed, and names no failure"
+                )
         elif not self.reason:
             raise ValueError("a verdict other than correct says why")
         return self

@@ -1,0 +1,5 @@
+"""`python -m beamsearch`."""
+
+from beamsearch.cli import main
+
+main()

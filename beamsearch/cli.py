@@ -1,0 +1,94 @@
+"""The command line: which verbs there are, and how an error ends the process.
+
+Nothing heavy is imported here or at the top of a verb's file, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from beamsearch import __version__
+from beamsearch.commands.benchmark import benchmark
+from beamsearch.commands.doctor import doctor
+from beamsearch.commands.problems import problems
+from beamsearch.commands.profile import profile
+from beamsearch.commands.resume import resume
+from beamsearch.commands.run import run
+from beamsearch.commands.show import show
+from beamsearch.commands.verify import verify
+from beamsearch.errors import BeamsearchError
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done; for verify: the kernel is correct
+  1    the answer is no: a kernel is wrong or missing, a check of doctor failed
+  2    what was asked cannot be done as asked: a name, a value, a file, a folder
+  3    this needs an NVIDIA GPU and there is none
+  4    the model endpoint refused or cannot be reached
+  130  stopped cleanly (Ctrl-C); `resume` goes on
+"""
+
+app = typer.Typer(
+    name="beamsearch",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich's help costs three times the whole start-up
+    epilog=EXIT_CODES,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"beamsearch {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show tracebacks. May stand anywhere on the line.")
+    ] = False,
+) -> None:
+    """Makes GPU kernels fast on its own: profile, diagnose, rewrite, judge, keep the best."""
+
+
+for verb in (run, resume, problems, verify, profile, show, benchmark, doctor):
+    app.command(verb.__name__)(verb)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run a command line (default: this process's) and end the process with its exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    verbose = "--verbose" in given
+    try:
+        app([word for word in given if word != "--verbose"], prog_name="beamsearch")
+    except BeamsearchError as error:
+        _end(error, error.exit_code, verbose)
+    except KeyboardInterrupt as error:
+        _end(error, 130, verbose)
+    except BrokenPipeError as error:
+        # The reader of our output has gone; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end(error, 1, verbose, silent=True)
+    except OSError as error:
+        _end(error, 1, verbose)
+    sys.exit(0)
+
+
+def _end(error: BaseException, code: int, verbose: bool, silent: bool = False) -> NoReturn:
+    """End with one line, or with the traceback where it was asked for."""
+    if verbose:
+        raise error
+    if not silent:
+        words = " ".join(str(error).split()) or "interrupted"
+        label = "stopped" if code == 130 else "error"
+        print(f"{label}: {words}", file=sys.stderr)  # noqa: T201
+    sys.exit(code)

@@ -1,0 +1,1 @@
+"""One file a verb: parsing and printing only."""

@@ -1,0 +1,29 @@
+"""A lane for verbs that judge or profile one kernel: made for the verb, gone after it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from beamsearch.executor.jobs import Executor
+    from beamsearch.problem import Problem
+
+
+@contextmanager
+def lane(problem: Problem, device: int | None, target: str) -> Iterator[Executor]:
+    """An executor on this device, or one that compiles for the target where there is none."""
+    from beamsearch.environment import gpu_facts
+    from beamsearch.executor.local import LocalExecutor
+
+    with tempfile.TemporaryDirectory(prefix="beamsearch-") as scratch:
+        executor = LocalExecutor(
+            problem, gpu=gpu_facts(device, target), device=device, scratch=Path(scratch), seed=0
+        )
+        try:
+            yield executor
+        finally:
+            executor.close()

@@ -1,0 +1,35 @@
+"""Arguments and options that several verbs take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ProblemArgument = Annotated[
+    str,
+    typer.Argument(metavar="PROBLEM", help="Name, unique part of a name (43), folder or file."),
+]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="One JSON object on stdout; everything else on stderr.")
+]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="D", help="float32, float16, bfloat16 or float64. Default: the problem's own."
+    ),
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GPU", help="GPU compiled for where none is present: h200 (default), h100, a100, …"
+    ),
+]
+DeviceOption = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="CUDA device. Default: the first.")
+]
+TimeLimitOption = Annotated[
+    str | None, typer.Option(metavar="T", help="Stop after this long: 90s, 20m, 1.5h.")
+]

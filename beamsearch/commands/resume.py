@@ -1,0 +1,36 @@
+"""`resume RUN`: go on with a run from what is on disk."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from beamsearch.commands.options import JsonOption, RunArgument, TimeLimitOption
+
+
+def resume(
+    run: RunArgument,
+    rounds: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Rounds in all, from now on.")
+    ] = None,
+    time_limit: TimeLimitOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Go on with a run that was stopped in any way, or give a finished one more rounds."""
+    from beamsearch.environment import check_platform
+    from beamsearch.settings import parse_duration
+
+    check_platform()
+    limit_s = None if time_limit is None else parse_duration(time_limit)
+
+    from beamsearch import run as runner
+    from beamsearch.commands.run import observe
+
+    observe(
+        lambda observer: runner.resume(
+            run, observer=observer, rounds=rounds, time_limit_s=limit_s
+        ),
+        run,
+        json,
+    )

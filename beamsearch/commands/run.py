@@ -1,0 +1,135 @@
+"""`run PROBLEM`: the main job."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beamsearch.commands.options import (
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    ProblemArgument,
+    TargetOption,
+    TimeLimitOption,
+)
+from beamsearch.errors import Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beamsearch.display import Observer
+    from beamsearch.records.run import RunRecord
+
+
+def run(
+    problem: ProblemArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the run. Default: runs/<problem>/<date-time>."),
+    ] = None,
+    kernel: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="First kernel. Default: input_kernel.py of the problem."),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(metavar="N", help="Rounds. Default: 8.", show_default=False)
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Parallel workers a round. Default: 4.")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(metavar="K", help="Kernels kept after a round. Default: 2.")
+    ] = None,
+    variants: Annotated[
+        int | None, typer.Option(metavar="V", help="Candidates a worker makes. Default: 2.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Default: 0.")] = None,
+    dtype: DtypeOption = None,
+    target: TargetOption = None,
+    llm: Annotated[
+        str | None,
+        typer.Option(metavar="WHO", help="Who thinks: auto (default), openai or playbook."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model of the endpoint.")
+    ] = None,
+    time_limit: TimeLimitOption = None,
+    device: DeviceOption = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings in TOML; a flag wins over it.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a problem's kernel fast: rounds of profile, diagnose, rewrite, judge, reflect.
+
+    Uses the first NVIDIA GPU; with none, kernels are checked in Triton's interpreter and times are
+    modelled. Asks the endpoint of OPENAI_BASE_URL / OPENAI_API_KEY; with none, a built-in playbook
+    thinks. Started again on the same --output, it goes on where it stopped.
+    """
+    from beamsearch.environment import check_platform
+    from beamsearch.settings import read_settings
+
+    check_platform()
+    flags = {
+        "rounds": rounds,
+        "workers": workers,
+        "beam": beam,
+        "variants": variants,
+        "seed": seed,
+        "dtype": dtype,
+        "target": target,
+        "llm": llm,
+        "model": model,
+        "time_limit": time_limit,
+        "device": device,
+    }
+    settings = read_settings(config, flags)
+
+    from beamsearch import run as runner
+    from beamsearch.problem import find_problem
+
+    found = find_problem(problem).with_dtype(settings.dtype)
+    folder = output if output is not None else fresh_folder(found.name)
+    observe(
+        lambda observer: runner.run(found, settings, folder, kernel=kernel, observer=observer),
+        folder,
+        json,
+    )
+
+
+def fresh_folder(problem: str) -> Path:
+    """`runs/<problem>/<date-time>`, not there yet."""
+    now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    folder = Path("runs") / problem / now
+    number = 1
+    while folder.exists():
+        number += 1
+        folder = folder.with_name(f"{now}_{number}")
+    return folder
+
+
+def observe(job: Callable[[Observer], RunRecord], folder: Path, json: bool) -> None:
+    """Do a run's job under a display; with `json`, end with its record on stdout.
+
+    A run that was stopped prints its record too, and raises Stopped.
+    """
+    from beamsearch.display import make_display
+
+    display = make_display(json)
+    try:
+        record = job(display)
+    except Stopped:
+        display.close()
+        if json and (folder / "run.json").is_file():
+            from beamsearch.records.trace import Trace
+
+            typer.echo(Trace(folder).run_record().model_dump_json())
+        raise
+    finally:
+        display.close()
+    if json:
+        typer.echo(record.model_dump_json())

@@ -1,0 +1,99 @@
+"""`verify PROBLEM KERNEL`: is this kernel correct?"""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from beamsearch.commands.options import (
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    ProblemArgument,
+    TargetOption,
+)
+
+if TYPE_CHECKING:
+    from beamsearch.executor.jobs import Judgement
+
+KernelArgument = Annotated[Path, typer.Argument(metavar="KERNEL", help="A kernel file.")]
+
+
+def verify(
+    problem: ProblemArgument,
+    kernel: KernelArgument,
+    json: JsonOption = False,
+    dtype: DtypeOption = None,
+    target: TargetOption = None,
+    device: DeviceOption = None,
+) -> None:
+    """Judge a kernel: every stage and check. Exit code 0 only where the verdict is correct."""
+    from beamsearch.environment import check_platform, pick_device
+
+    check_platform()
+    picked = pick_device(device)
+
+    from beamsearch.commands.lane import lane
+    from beamsearch.executor.jobs import JudgeJob, Subject
+    from beamsearch.problem import find_problem
+
+    found = find_problem(problem).with_dtype(dtype)
+    source = read_source(kernel)
+    with lane(found, picked, target or "h200") as executor:
+        judgement = executor.run(JudgeJob(subject=Subject(name=kernel.stem, source=source)))
+        where = executor.gpu
+    answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
+    if json:
+        typer.echo(json_module.dumps(answer))
+    else:
+        print_verdict(judgement)
+    if not judgement.verdict.correct:
+        raise typer.Exit(1)
+
+
+def read_source(path: Path) -> str:
+    """A kernel file's text, whatever it holds. Raises KernelError where it cannot be read."""
+    from beamsearch.errors import KernelError
+
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KernelError(f"cannot read the kernel file {path}: {error}") from error
+
+
+def as_json(judgement: Judgement) -> dict[str, Any]:
+    """The verdict, flat: `verdict` is `correct` or names what failed."""
+    dumped = judgement.model_dump(mode="json")
+    verdict = dumped["verdict"]
+    return {
+        "verdict": verdict["outcome"],
+        "stage": verdict["stage"],
+        "reason": verdict["reason"],
+        "checks": verdict["checks"],
+        "not_checked": verdict["not_checked"],
+        "output": verdict["output"],
+        "measurement": dumped["measurement"],
+    }
+
+
+def print_verdict(judgement: Judgement) -> None:
+    """Every check, what was not checked, and the verdict last."""
+    verdict = judgement.verdict
+    for check in verdict.checks:
+        mark = "ok  " if check.passed else "FAIL"
+        message = f": {check.message}" if check.message else ""
+        typer.echo(f"{mark} {check.stage:<12} {check.name}{message}")
+    for text in verdict.not_checked:
+        typer.echo(f"  -  not checked: {text}")
+    if verdict.output and not verdict.correct:
+        typer.echo("what the kernel printed:")
+        typer.echo("\n".join(f"    {line}" for line in verdict.output.rstrip().splitlines()))
+    if judgement.measurement is not None:
+        typer.echo(f"time: {judgement.measurement} ({judgement.measurement.gpu})")
+    at = f" at {verdict.stage}: {verdict.reason}" if verdict.stage else ""
+    if not at and verdict.reason:
+        at = f": {verdict.reason}"
+    typer.echo(f"verdict: {verdict.outcome}{at}")

@@ -1,0 +1,300 @@
+"""The live view of a run: a panel in a terminal, plain lines everywhere else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from beamsearch.report.numbers import clock, progress, tell
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+
+    from beamsearch.records.candidate import Candidate
+    from beamsearch.records.round import RoundRecord
+    from beamsearch.records.run import RunRecord
+
+
+WINNER = "optimized_kernel_beam_search.py"
+"""A run's best kernel, in the run's folder."""
+
+
+class Observer(Protocol):
+    """Told what a run does. Every method may be called from any thread, and returns at once."""
+
+    def run_started(self, record: RunRecord, folder: Path) -> None:
+        """The run is set up; its folder exists."""
+
+    def round_started(self, round: int, plans: list[str]) -> None:
+        """A round begins; one plan a worker."""
+
+    def worker(self, worker: int, doing: str) -> None:
+        """What a worker turns to."""
+
+    def candidate(self, candidate: Candidate) -> None:
+        """A candidate has its verdict."""
+
+    def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
+        """The round is on disk."""
+
+    def note(self, text: str) -> None:
+        """Something a person should know."""
+
+    def run_ended(self, record: RunRecord, folder: Path) -> None:
+        """The run has reached its end."""
+
+
+class Clock:
+    """Elapsed time of this process's part of a run, and how long is left."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.first_round: float | None = None
+        self.rounds_done = 0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    def left_s(self, rounds_left: int, limit_s: float | None) -> float | None:
+        """Seconds to the end at the pace of the rounds so far, at most to the time limit."""
+        left = None
+        if self.rounds_done and self.first_round is not None:
+            left = (time.monotonic() - self.first_round) / self.rounds_done * rounds_left
+        if limit_s is not None:
+            to_limit = max(0.0, limit_s - self.elapsed_s)
+            left = to_limit if left is None else min(left, to_limit)
+        return left
+
+
+def opening(record: RunRecord) -> list[str]:
+    """What a run says up front: the problem, where times come from, what cannot be measured."""
+    settings, where = record.settings, record.environment
+    lines = [
+        f"{record.problem} in {record.problem_dtype}: {settings.rounds} rounds of "
+        f"{settings.workers} workers, beam {settings.beam}, {settings.variants} variants each; "
+        f"{record.who_thinks} thinks"
+    ]
+    if where.gpu is None:
+        lines.append(
+            "No NVIDIA GPU here: nothing is timed. Correctness is checked in Triton's interpreter "
+            f"on small shapes, kernels are compiled for {where.target} at their true shapes, and "
+            "every time is modelled and printed with ~."
+        )
+    if record.floor is not None:
+        floor = record.floor
+        rate = "measured" if floor.bandwidth_source == "measured" else "datasheet"
+        lines.append(
+            f"floor {floor.time_ms:.4g} ms: {floor.least_bytes / 1e9:.3f} GB at "
+            f"{floor.bandwidth_gb_s:.0f} GB/s ({rate}, {floor.gpu}), "
+            f"{floor.flops / 1e9:.1f} GFLOP"
+        )
+    return lines
+
+
+def closing(record: RunRecord, folder: Path) -> list[str]:
+    """What a run says at its end."""
+    totals = record.totals
+    lines = [f"best: {tell(progress(record))}"]
+    if record.stop_reason:
+        lines.append(f"ended: {record.stop_reason}")
+    lines.append(
+        f"{totals.candidates} candidates, {totals.correct} correct, {totals.wins} wins, "
+        f"{clock(totals.seconds)}"
+    )
+    if (folder / WINNER).is_file():
+        lines.append(f"kernel: {folder / WINNER}")
+    lines.append(f"trace:  {folder}")
+    lines += [f"note: {text}" for text in record.notes]
+    return lines
+
+
+def describe_candidate(candidate: Candidate) -> str:
+    """A candidate in one line: name, time or failure, description."""
+    verdict = candidate.verdict
+    if candidate.measurement is not None:
+        found = str(candidate.measurement)
+    elif verdict.correct:
+        found = "correct, not timed"
+    else:
+        at = f" at {verdict.stage}" if verdict.stage else ""
+        found = f"{verdict.outcome}{at}: {one_line(verdict.reason, 100)}"
+    return f"{candidate.name}  {found}  ({one_line(candidate.description, 70)})"
+
+
+def one_line(text: str, width: int) -> str:
+    """Text on one line of at most `width` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+class PlainDisplay:
+    """Plain lines, for logs and pipes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.clock = Clock()
+        self.lock = threading.Lock()
+
+    def _say(self, text: str) -> None:
+        with self.lock:
+            self.stream.write(text + "\n")
+            self.stream.flush()
+
+    def run_started(self, record: RunRecord, folder: Path) -> None:
+        """Print the opening."""
+        self._say("\n".join([*opening(record), f"trace: {folder}"]))
+
+    def round_started(self, round: int, plans: list[str]) -> None:
+        """Print the round's plans."""
+        if round and self.clock.first_round is None:
+            self.clock.first_round = time.monotonic()
+        plan = "; ".join(f"w{worker} {text}" for worker, text in enumerate(plans))
+        self._say(f"round {round}: {plan}" if plan else f"round {round}")
+
+    def worker(self, worker: int, doing: str) -> None:
+        """Nothing: a log of every step would hide what matters."""
+
+    def candidate(self, candidate: Candidate) -> None:
+        """Print the candidate's line."""
+        self._say(f"  {describe_candidate(candidate)}")
+
+    def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
+        """Print the running best."""
+        self.clock.rounds_done += record.round > 0
+        won = "win" if record.win else "no win"
+        outcome = f"{won}; " if record.round else ""
+        left = self.clock.left_s(run.settings.rounds - record.round, run.settings.time_limit_s)
+        eta = f", about {clock(left)} left" if left else ""
+        self._say(
+            f"round {record.round} of {run.settings.rounds}: {outcome}best {tell(progress(run))} "
+            f"[{clock(self.clock.elapsed_s)}{eta}]"
+        )
+
+    def note(self, text: str) -> None:
+        """Print the note."""
+        self._say(f"note: {text}")
+
+    def run_ended(self, record: RunRecord, folder: Path) -> None:
+        """Print the closing."""
+        self._say("\n".join(closing(record, folder)))
+
+    def close(self) -> None:
+        """Nothing to put back."""
+
+
+class LiveDisplay:
+    """A panel that is redrawn: round, workers, best, speedups, floor, elapsed, time left."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
+        self.console = console
+        self.clock = Clock()
+        self.lock = threading.RLock()
+        self.run: RunRecord | None = None
+        self.round = 0
+        self.plans: list[str] = []
+        self.doing: dict[int, str] = {}
+        self.verdicts: Counter[str] = Counter()
+        self.live = Live(
+            get_renderable=self._draw, console=console, refresh_per_second=4, transient=True
+        )
+
+    def _draw(self) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        with self.lock:
+            if self.run is None:
+                return Group()
+            settings = self.run.settings
+            left = self.clock.left_s(settings.rounds - self.round + 1, settings.time_limit_s)
+            eta = f"   about {clock(left)} left" if left is not None else ""
+            seen = ", ".join(f"{count} {word}" for word, count in sorted(self.verdicts.items()))
+            lines = [
+                Text(
+                    f"round {self.round} of {settings.rounds}   {clock(self.clock.elapsed_s)}{eta}",
+                    style="bold",
+                ),
+                Text(f"best {tell(progress(self.run))}", style="green"),
+            ]
+            for worker, doing in sorted(self.doing.items()):
+                plan = self.plans[worker] if worker < len(self.plans) else ""
+                lines.append(Text(f"  w{worker}  {plan:<34}  {doing}", no_wrap=True))
+            if seen:
+                lines.append(Text(f"  candidates: {seen}", style="dim"))
+            return Group(*lines)
+
+    def _say(self, text: str, style: str = "") -> None:
+        self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def run_started(self, record: RunRecord, folder: Path) -> None:
+        """Print the opening and start the panel."""
+        with self.lock:
+            self.run = record
+        for line in opening(record):
+            self._say(line)
+        self._say(f"trace: {folder}", style="dim")
+        self.live.start()
+
+    def round_started(self, round: int, plans: list[str]) -> None:
+        """Put the round's plans into the panel."""
+        with self.lock:
+            if round and self.clock.first_round is None:
+                self.clock.first_round = time.monotonic()
+            self.round, self.plans = round, plans
+            self.doing = dict.fromkeys(range(len(plans)), "")
+            self.verdicts.clear()
+
+    def worker(self, worker: int, doing: str) -> None:
+        """Put what the worker does into the panel."""
+        with self.lock:
+            self.doing[worker] = doing
+
+    def candidate(self, candidate: Candidate) -> None:
+        """Print the candidate's line above the panel."""
+        with self.lock:
+            self.verdicts[str(candidate.verdict.outcome)] += 1
+        style = "" if candidate.verdict.correct else "dim"
+        self._say(f"  {describe_candidate(candidate)}", style=style)
+
+    def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
+        """Print the running best above the panel."""
+        with self.lock:
+            self.run = run
+            self.clock.rounds_done += record.round > 0
+            self.doing = {}
+        style = "bold green" if record.win else "bold"
+        self._say(f"round {record.round}: {tell(progress(run))}", style=style)
+
+    def note(self, text: str) -> None:
+        """Print the note above the panel."""
+        self._say(f"note: {text}", style="yellow")
+
+    def run_ended(self, record: RunRecord, folder: Path) -> None:
+        """Take the panel away and print the closing."""
+        self.close()
+        for line in closing(record, folder):
+            self._say(line)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        self.live.stop()
+
+
+def make_display(json: bool) -> PlainDisplay | LiveDisplay:
+    """The view for this process: live in a terminal; plain lines elsewhere, on stderr for JSON."""
+    import sys
+
+    if json:
+        return PlainDisplay(sys.stderr)
+    if not sys.stdout.isatty():
+        return PlainDisplay(sys.stdout)
+    from rich.console import Console
+
+    return LiveDisplay(Console())

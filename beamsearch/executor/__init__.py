@@ -1,0 +1,1 @@
+"""Lanes: where a job runs, one job a GPU at a time."""

@@ -1,0 +1,69 @@
+"""What an executor is asked and what it answers: records both ways, so a lane may be elsewhere."""
+
+from typing import Literal, Protocol, overload
+
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.record import Record
+from beamsearch.records.verdict import Verdict
+from profiling.profile import Profile
+
+
+class Subject(Record):
+    """Something that can be called on the problem's inputs."""
+
+    name: str
+    kind: Literal["kernel", "eager", "compile", "max_autotune"] = "kernel"
+    """`kernel`: a source file; the others are the reference, as PyTorch runs it."""
+    source: str | None = None
+    """Source of a kernel; None for the reference."""
+
+
+class JudgeJob(Record):
+    """Decide whether a kernel computes the problem and, where it does, how long it takes."""
+
+    subject: Subject
+
+
+class Judgement(Record):
+    """The verdict, and the time where the verdict is correct (modelled where there is no GPU)."""
+
+    verdict: Verdict
+    measurement: Measurement | None = None
+
+
+class CompareJob(Record):
+    """Time several subjects interleaved in one visit. Needs a GPU."""
+
+    subjects: list[Subject]
+
+
+class Comparison(Record):
+    """Measurements by subject name; a subject that could not be timed has a reason instead."""
+
+    measurements: dict[str, Measurement]
+    failed: dict[str, str] = {}
+
+
+class ProfileJob(Record):
+    """Profile one bound call of a kernel that is known to be correct."""
+
+    subject: Subject
+
+
+class Executor(Protocol):
+    """Runs jobs. A job either gives its record or raises a BeamsearchError; it never hangs."""
+
+    gpu: str
+    """Device name, or the target times are modelled for."""
+    measures: bool
+    """Whether times are measured here; otherwise they are modelled."""
+
+    @overload
+    def run(self, job: JudgeJob) -> Judgement: ...
+    @overload
+    def run(self, job: CompareJob) -> Comparison: ...
+    @overload
+    def run(self, job: ProfileJob) -> Profile: ...
+
+    def close(self) -> None:
+        """End every process this executor started."""

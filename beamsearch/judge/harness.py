@@ -1,0 +1,270 @@
+"""What runs in the candidate's process around the candidate: our code, bound before it is imported.
+
+It maps the judge's memory, imports the kernel, binds it by the one binding, calls it, and copies
+what comes back into memory that the judge owns. Every call runs under `torch.inference_mode`,
+whoever asks for it: see `_mode`.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import linecache
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from beamsearch.errors import KernelError
+from beamsearch.judge.protocol import Gone, decode_arguments, open_tensor, receive, send
+from beamsearch.kernel import CallArguments, bind
+
+FLUSH_BYTES = 256 << 20
+"""Least size of the buffer whose filling empties the L2; twice the L2 where that is more."""
+
+
+def serve(link: socket.socket) -> None:
+    """Answer the judge's requests until it hangs up."""
+    harness = Harness()
+    while True:
+        try:
+            request = receive(link)
+        except Gone:
+            return
+        try:
+            answer = getattr(harness, "do_" + request.pop("op"))(**request)
+        except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
+            answer = {"error": describe_error(error, harness.source)}
+        send(link, answer)
+
+
+def load_kernel(path: str) -> ModuleType:
+    """The kernel file as a module, registered so that Triton finds its source."""
+    spec = importlib.util.spec_from_file_location("candidate_kernel", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _mode() -> AbstractContextManager[Any]:
+    """The mode of every call of kernel or reference, in verification, timing and profiling."""
+    return torch.inference_mode()
+
+
+class Harness:
+    """One candidate's (or baseline's) process."""
+
+    def __init__(self) -> None:
+        self.device = "cpu"
+        self.source: str | None = None
+        self.module: ModuleType | None = None
+        self._storages: dict[str, torch.UntypedStorage] = {}
+        self._flush: torch.Tensor | None = None
+        self._calls: dict[str, Callable[[], Any]] = {}
+        self._make: Callable[[CallArguments], Callable[[], Any]] | None = None
+        # Bound here so that a candidate that patches modules patches nothing we use.
+        self._event = torch.cuda.Event
+        self._elapsed = torch.cuda.Event.elapsed_time
+        self._synchronize = torch.cuda.synchronize
+        self._clock = time.perf_counter
+        torch.set_num_threads(1)
+
+    def do_open(self, device: int | None, l2_bytes: int = 0) -> dict[str, Any]:
+        """Take a device before the candidate is there; `device` none is the CPU."""
+        if device is not None:
+            self.device = f"cuda:{device}"
+            torch.cuda.set_device(device)
+            size = max(2 * l2_bytes, FLUSH_BYTES)
+            self._flush = torch.empty(size, dtype=torch.uint8, device=self.device)
+            self._event(enable_timing=True).record()
+            self._synchronize()
+        return {}
+
+    def do_load(self, source: str) -> dict[str, Any]:
+        """Import a kernel."""
+        self.source = source
+        module = load_kernel(source)
+        self.module = module
+        self._make = lambda arguments: bind(module, arguments)
+        return {}
+
+    def do_reference(self, problem: dict[str, Any], mode: str | None) -> dict[str, Any]:
+        """Stand the problem's reference in the kernel's place; `mode` is torch.compile's."""
+        from beamsearch.judge.reference import reference_maker
+
+        torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
+        self._make = reference_maker(problem, self.device, mode)
+        return {}
+
+    def do_bind(self, name: str, arguments: dict[str, Any], storages: list[Any]) -> dict[str, Any]:
+        """Bind a set of arguments under a name."""
+        assert self._make is not None
+        self._calls[name] = self._make(self._arguments(arguments, storages))
+        return {}
+
+    def do_compile(self, arguments: dict[str, Any], gpu: dict[str, Any]) -> dict[str, Any]:
+        """Compile the bound call on `meta` tensors for a GPU: a Profile without a GPU."""
+        from profiling.gpus import Gpu
+        from profiling.static import compile_call
+
+        assert self.module is not None
+        call = bind(self.module, decode_arguments(arguments, [], "meta"))
+        with _mode():
+            profile = compile_call(call, Gpu.model_validate(gpu))
+        return {"profile": profile.model_dump(mode="json")}
+
+    def do_trace(self, arguments: dict[str, Any], gpu: dict[str, Any]) -> dict[str, Any]:
+        """Which bytes the bound call touches at the true shapes, from the interpreter."""
+        from profiling.access import trace_call
+        from profiling.gpus import Gpu
+
+        assert self.module is not None
+        call = bind(self.module, decode_arguments(arguments, [], "meta"))
+        with _mode():
+            trace = trace_call(call, Gpu.model_validate(gpu))
+        return {"trace": trace.model_dump(mode="json")}
+
+    def do_call(self, name: str, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
+        """Call once, unwritten memory poisoned, and copy the results out."""
+        with _mode(), _poisoned_memory():
+            result = self._calls[name]()
+            self._wait()
+        return self._hand_over(result, outputs, storages)
+
+    def do_time(
+        self,
+        names: list[str],
+        warmup: int,
+        count: int,
+        outputs: list[Any],
+        storages: list[Any],
+    ) -> dict[str, Any]:
+        """Time `count` calls with the L2 emptied before each, over argument sets in turn.
+
+        The result of the last call, which is on the last set, is handed over. Milliseconds.
+        """
+        assert self._flush is not None
+        calls = [self._calls[name] for name in names]
+        flush = self._flush
+        starts = [self._event(enable_timing=True) for _ in range(count)]
+        ends = [self._event(enable_timing=True) for _ in range(count)]
+        result = None
+        with _mode():
+            for index in range(warmup):
+                calls[index % len(calls)]()
+            self._synchronize()
+            began = self._clock()
+            for index in range(count):
+                result = None  # its memory is free for the next call
+                call = calls[(index - count) % len(calls)]
+                flush.zero_()
+                starts[index].record()
+                result = call()
+                ends[index].record()
+            self._synchronize()
+            span_ms = (self._clock() - began) * 1e3
+        times = [self._elapsed(start, end) for start, end in zip(starts, ends, strict=True)]
+        return self._hand_over(result, outputs, storages) | {"times_ms": times, "span_ms": span_ms}
+
+    def _arguments(self, arguments: dict[str, Any], storages: list[Any]) -> CallArguments:
+        return decode_arguments(arguments, [self._map(item) for item in storages], self.device)
+
+    def _map(self, item: dict[str, Any]) -> torch.UntypedStorage:
+        """A storage of the judge's, mapped once."""
+        key = str(item)
+        if key not in self._storages:
+            self._storages[key] = map_storage(item)
+        return self._storages[key]
+
+    def _wait(self) -> None:
+        if self.device != "cpu":
+            self._synchronize()
+
+    def _hand_over(
+        self, result: Any, outputs: list[Any], storages: list[Any]
+    ) -> dict[str, Any]:
+        """Copy results into the judge's memory and tell what they were."""
+        results = list(result) if isinstance(result, tuple | list) else [result]
+        known = {s.data_ptr() for s in self._storages.values()}
+        described: list[dict[str, Any]] = []
+        mapped = [self._map(item) for item in storages]
+        for index, value in enumerate(results):
+            if not isinstance(value, torch.Tensor):
+                described.append({"type": type(value).__name__})
+                continue
+            told = {
+                "type": "tensor",
+                "shape": list(value.shape),
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "device": str(value.device),
+                "aliases_input": value.untyped_storage().data_ptr() in known,
+            }
+            described.append(told)
+            if index < len(outputs):
+                place = outputs[index]
+                fits = told["shape"] == place["size"] and told["dtype"] == place["dtype"]
+                if fits and value.device.type == torch.device(self.device).type:
+                    with _mode():
+                        open_tensor(place, mapped, self.device).copy_(value)
+        self._wait()
+        return {"results": described}
+
+
+def map_storage(item: dict[str, Any]) -> torch.UntypedStorage:
+    """Memory of the judge's, by file or by CUDA handle."""
+    if "file" in item:
+        return torch.UntypedStorage.from_file(item["file"], True, item["bytes"])
+    handle = [base64.b64decode(x["b64"]) if isinstance(x, dict) else x for x in item["cuda"]]
+    return torch.UntypedStorage._new_shared_cuda(*handle)
+
+
+@contextmanager
+def _poisoned_memory() -> Any:
+    """`torch.empty` gives NaN, so that what a kernel leaves unwritten shows."""
+    before = torch.are_deterministic_algorithms_enabled()
+    warn = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn)
+
+
+def describe_error(error: BaseException, source: str | None) -> dict[str, Any]:
+    """An exception as a person needs it: type, message, and the line of the kernel it came from."""
+    traceback.print_exception(error)
+    cause = error
+    while type(cause).__name__ == "InterpreterError" and cause.__cause__ is not None:
+        cause = cause.__cause__
+    frames = traceback.extract_tb(cause.__traceback__)
+    line = next((f.lineno for f in reversed(frames) if f.filename == source), None)
+    if line is None:
+        outer = traceback.extract_tb(error.__traceback__)
+        line = next((f.lineno for f in reversed(outer) if f.filename == source), None)
+    in_interpreter = [f.filename.endswith("triton/runtime/interpreter.py") for f in frames]
+    return {
+        "type": type(cause).__name__,
+        "binding": isinstance(error, KernelError),
+        "message": str(cause).strip()[:4000] or type(cause).__name__,
+        "line": line,
+        "text": linecache.getline(source, line).strip() if source and line else "",
+        # Raised by the interpreter's own code rather than by the kernel's.
+        "interpreter": bool(in_interpreter)
+        and (in_interpreter[-1] or (any(in_interpreter) and _is_gap(cause))),
+    }
+
+
+def _is_gap(error: BaseException) -> bool:
+    """Whether an error says that something is not supported, rather than wrong."""
+    return isinstance(error, NotImplementedError | AttributeError)

@@ -1,0 +1,302 @@
+"""Candidate processes as the judge sees them: forked on request, spoken to, ended for certain."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from beamsearch.errors import BeamsearchError
+from beamsearch.judge import protocol
+from beamsearch.judge.protocol import Gone
+
+Mode = Literal["normal", "interpreter"]
+
+START_S = 120.0
+"""Importing torch and triton takes 2 s here and a minute from a cold network disk."""
+OUTPUT_TAIL = 2000
+"""Characters of what a candidate printed that are kept."""
+FILE_BYTES = 256 << 20
+"""The largest file a candidate may write; what it prints goes into one."""
+DATA_BYTES = 1 << 30
+"""Memory a candidate may add to what it was forked with, where CUDA does not run in it."""
+
+_KEPT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|TZ|CC|CXX|VIRTUAL_ENV|PYTHON(PATH|HOME)|LD_LIBRARY_PATH"
+    r"|XDG_CACHE_HOME|(LC|CUDA|NVIDIA|NCCL|TRITON|TORCH|TORCHINDUCTOR|PYTORCH|OMP|MKL)_\w+"
+)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+
+
+class ProcessDied(Exception):
+    """A candidate's process ended by itself; the message says how."""
+
+
+class DeadlineMissed(Exception):
+    """A candidate's process did not answer in time."""
+
+
+class CandidateError(Exception):
+    """The candidate raised; `details` as `harness.describe_error` gives them."""
+
+    def __init__(self, details: Mapping[str, Any]) -> None:
+        super().__init__(str(details.get("message", "")))
+        self.details = dict(details)
+
+
+def scrubbed_environment() -> dict[str, str]:
+    """What a candidate's process may see of the environment: no keys, no tokens."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if _KEPT.fullmatch(name) and not _SECRET.search(name)
+    }
+    kept.pop("TRITON_INTERPRET", None)
+    package_root = str(Path(__file__).resolve().parents[2])
+    kept["PYTHONPATH"] = os.pathsep.join(
+        [package_root, *filter(None, [kept.get("PYTHONPATH")])]
+    )
+    # One process has one core's worth of work; threads of several would only fight.
+    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+class ForkServers:
+    """The processes that candidates are forked from: one per mode, started when first needed."""
+
+    def __init__(self, scratch: Path, *, interpreter: bool) -> None:
+        self._scratch = scratch
+        self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
+        self._controls: dict[Mode, socket.socket] = {}
+        self._locks: dict[Mode, threading.Lock] = {mode: threading.Lock() for mode in self._modes}
+        self._start_lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._generation = 0
+        self._count = 0
+        self._closed = False
+
+    def start(self) -> None:
+        """Start the server process; it imports torch while the caller goes on."""
+        with self._start_lock:
+            if self._process is None and not self._closed:
+                self._start()
+
+    def _start(self) -> None:
+        pairs = {mode: socket.socketpair() for mode in self._modes}
+        fds = {mode: pair[1].fileno() for mode, pair in pairs.items()}
+        log = (self._scratch / "server.log").open("ab")
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "beamsearch.judge.server"),
+                *(str(fds["normal"]), str(fds.get("interpreter", -1))),
+            ],
+            env=scrubbed_environment(),
+            pass_fds=tuple(fds.values()),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # Ctrl-C in a terminal is for the judge; the server ends when the judge's sockets do.
+            start_new_session=True,
+        )
+        log.close()
+        self._controls = {}
+        for mode, (ours, theirs) in pairs.items():
+            theirs.close()
+            ours.settimeout(START_S)
+            self._controls[mode] = ours
+        self._generation += 1
+
+    def _ask(
+        self, mode: Mode, request: Mapping[str, Any], fd: int | None = None
+    ) -> dict[str, Any]:
+        """One request, one answer. Raises Gone."""
+        with self._locks[mode]:
+            control = self._controls[mode]
+            data = protocol.frame(request)
+            try:
+                socket.send_fds(control, [data], [fd] if fd is not None else [])
+                return protocol.receive(control)
+            except (OSError, Gone) as error:
+                raise Gone(f"the fork server does not answer: {error}") from error
+
+    def fork(self, mode: Mode, **options: Any) -> CandidateProcess:
+        """A new candidate process. Raises BeamsearchError where none can be had."""
+        self.start()
+        for attempt in (1, 2):
+            generation = self._generation
+            try:
+                return self._fork(mode, **options)
+            except Gone as error:
+                # Out of memory takes servers too; the next one is as good.
+                if attempt == 2 or self._closed:
+                    raise BeamsearchError(
+                        f"no process for candidates could be started; {self._scratch}/server.log "
+                        f"says: {_tail(self._scratch / 'server.log', 400)}"
+                    ) from error
+                self._restart(generation)
+        raise AssertionError
+
+    def _restart(self, generation: int) -> None:
+        with self._start_lock:
+            if generation == self._generation:
+                self._stop()
+                self._start()
+
+    def _fork(
+        self,
+        mode: Mode,
+        *,
+        env: Mapping[str, str] | None = None,
+        limit_memory: bool = True,
+        file_bytes: int = FILE_BYTES,
+    ) -> CandidateProcess:
+        with self._start_lock:
+            self._count += 1
+            folder = self._scratch / "processes" / f"{mode}-{self._count}"
+        folder.mkdir(parents=True)
+        ours, theirs = socket.socketpair()
+        try:
+            request = {
+                "op": "fork",
+                "folder": str(folder),
+                "output": str(folder / "output.txt"),
+                "env": {
+                    "TMPDIR": str(folder),
+                    "TRITON_CACHE_DIR": str(self._scratch / "triton-cache"),
+                    **(env or {}),
+                },
+                "data_bytes": DATA_BYTES if limit_memory else None,
+                "file_bytes": file_bytes,
+            }
+            generation = self._generation
+            pid = self._ask(mode, request, theirs.fileno())["pid"]
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return CandidateProcess(self, mode, generation, pid, ours, folder)
+
+    def end(self, mode: Mode, generation: int, pid: int) -> int | None:
+        """End a child and its process group; how it ended, none where the server is gone too."""
+        if generation != self._generation:
+            return None  # it died with its server
+        try:
+            status = self._ask(mode, {"op": "end", "pid": pid})["status"]
+        except Gone:
+            return None
+        return int(status)
+
+    def _stop(self) -> None:
+        for control in self._controls.values():
+            control.close()
+        if self._process is not None:
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process = None
+
+    def close(self) -> None:
+        """End the servers and whatever they forked."""
+        with self._start_lock:
+            self._closed = True
+            self._stop()
+
+
+class CandidateProcess:
+    """One child: requests with deadlines, and an end that leaves nothing behind."""
+
+    def __init__(
+        self,
+        servers: ForkServers,
+        mode: Mode,
+        generation: int,
+        pid: int,
+        link: socket.socket,
+        folder: Path,
+    ) -> None:
+        self._servers = servers
+        self._mode: Mode = mode
+        self._generation = generation
+        self._pid = pid
+        self._link: socket.socket | None = link
+        self._folder = folder
+        self.output = ""
+
+    def __enter__(self) -> CandidateProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
+        """One request. Raises CandidateError, ProcessDied or DeadlineMissed."""
+        assert self._link is not None
+        deadline = time.monotonic() + timeout_s
+        try:
+            protocol.send(self._link, {"op": op, **arguments})
+            answer = protocol.receive(self._link, deadline)
+        except TimeoutError as error:
+            raise DeadlineMissed(f"no answer within {timeout_s:g} s") from error
+        except Gone as error:
+            raise ProcessDied(self._how_it_died(str(error))) from error
+        if "error" in answer:
+            details = answer["error"]
+            if not isinstance(details, dict):
+                raise ProcessDied("it answered what is no answer")
+            details["message"] = self.clean(str(details.get("message", "")))
+            raise CandidateError(details)
+        return answer
+
+    def _how_it_died(self, gone: str) -> str:
+        status = self.end()
+        if status is None:
+            return "its process is gone"
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            try:
+                name = signal.Signals(number).name
+            except ValueError:
+                name = f"signal {number}"
+            hint = {
+                "SIGSEGV": " (an access outside its memory)",
+                "SIGKILL": " (it broke the protocol, or memory ran out)",
+            }.get(name, "")
+            return f"its process was killed by {name}{hint}"
+        return f"its process ended by itself with exit code {os.WEXITSTATUS(status)}"
+
+    def end(self) -> int | None:
+        """End the process and its group, keep the tail of what it printed, remove its folder."""
+        if self._link is None:
+            return None
+        self._link.close()
+        self._link = None
+        status = self._servers.end(self._mode, self._generation, self._pid)
+        self.output = self.clean(_tail(self._folder / "output.txt", OUTPUT_TAIL))
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return status
+
+    def clean(self, text: str) -> str:
+        """Text without what differs from one process to the next: its folder, addresses."""
+        text = text.replace(f"{self._folder}/", "").replace(str(self._folder), ".")
+        text = re.sub(r"\S*/sources/[0-9a-f]{16}/", "", text)
+        return re.sub(r"\b0x[0-9a-f]{6,}\b", "0x…", text)
+
+
+def _tail(path: Path, characters: int) -> str:
+    with suppress(OSError), path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 4 * characters))
+        return file.read().decode(errors="replace")[-characters:].strip()
+    return ""

@@ -1,0 +1,157 @@
+"""What judge and candidate say to each other: framed JSON, and tensors as places in shared memory.
+
+Nothing that comes from a candidate's process is ever unpickled or executed.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from beamsearch.kernel import CallArguments
+
+if TYPE_CHECKING:
+    import torch
+
+HEADER = struct.Struct("!I")
+MAX_MESSAGE = 64 << 20
+"""Bytes of one message: an access trace is the largest, a few megabytes."""
+
+
+class Gone(Exception):
+    """The other end closed the connection, or said something that is no message."""
+
+
+def frame(message: Mapping[str, Any]) -> bytes:
+    """A message as it goes over the wire: its length, then JSON."""
+    data = json.dumps(message).encode()
+    return HEADER.pack(len(data)) + data
+
+
+def send(sock: socket.socket, message: Mapping[str, Any]) -> None:
+    """Send one message. Raises Gone."""
+    try:
+        sock.sendall(frame(message))
+    except OSError as error:
+        raise Gone(str(error)) from error
+
+
+def receive(sock: socket.socket, deadline: float | None = None) -> dict[str, Any]:
+    """The next message. Raises Gone, and TimeoutError past the deadline (monotonic seconds)."""
+    (size,) = HEADER.unpack(_read(sock, HEADER.size, deadline))
+    return receive_body(sock, size, deadline)
+
+
+def receive_body(
+    sock: socket.socket, size: int, deadline: float | None = None
+) -> dict[str, Any]:
+    """The rest of a message whose header has been read. Raises as `receive`."""
+    if size > MAX_MESSAGE:
+        raise Gone(f"a message of {size} bytes")
+    try:
+        message = json.loads(_read(sock, size, deadline))
+    except (ValueError, RecursionError) as error:
+        raise Gone(f"not a message: {error}") from error
+    if not isinstance(message, dict):
+        raise Gone("not a message")
+    return message
+
+
+def _read(sock: socket.socket, size: int, deadline: float | None) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            sock.settimeout(left)
+        try:
+            part = sock.recv(min(size - len(data), 1 << 20))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise Gone(str(error)) from error
+        if not part:
+            raise Gone("the connection was closed")
+        data += part
+    return bytes(data)
+
+
+def describe_tensor(tensor: torch.Tensor, storage: int) -> dict[str, Any]:
+    """Where a tensor lies: the index of its storage, and the view on it."""
+    return {
+        "storage": storage,
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "offset": tensor.storage_offset(),
+        "size": list(tensor.shape),
+        "stride": list(tensor.stride()),
+    }
+
+
+def encode_arguments(arguments: CallArguments, places: Mapping[int, int]) -> dict[str, Any]:
+    """Arguments as JSON; a tensor becomes its place, `places` giving each storage's index by its
+    data pointer. Raises TypeError for a value that is neither a tensor nor plain."""
+
+    def encode(value: Any) -> Any:
+        import torch
+
+        if isinstance(value, torch.Tensor):
+            return {"tensor": describe_tensor(value, places[value.untyped_storage().data_ptr()])}
+        if isinstance(value, tuple):
+            return {"tuple": [encode(item) for item in value]}
+        if isinstance(value, list):
+            return {"list": [encode(item) for item in value]}
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        raise TypeError(f"an argument of type {type(value).__name__} cannot be handed to a kernel")
+
+    return {
+        "values": {name: encode(value) for name, value in arguments.values.items()},
+        "forward": list(arguments.forward),
+        "init": encode(arguments.init),
+        "state": {name: encode(value) for name, value in arguments.state.items()},
+    }
+
+
+def decode_arguments(
+    message: Mapping[str, Any], storages: list[torch.UntypedStorage], device: str
+) -> CallArguments:
+    """The arguments on mapped storages; on `meta`, tensors of the same shapes and no memory."""
+    seen: dict[str, torch.Tensor] = {}
+
+    def decode(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if "tuple" in value:
+            return tuple(decode(item) for item in value["tuple"])
+        if "list" in value:
+            return [decode(item) for item in value["list"]]
+        key = json.dumps(value["tensor"])
+        if key not in seen:
+            seen[key] = open_tensor(value["tensor"], storages, device)
+        return seen[key]
+
+    return CallArguments(
+        values={name: decode(value) for name, value in message["values"].items()},
+        forward=tuple(message["forward"]),
+        init=decode(message["init"]),
+        state={name: decode(value) for name, value in message["state"].items()},
+    )
+
+
+def open_tensor(
+    place: Mapping[str, Any], storages: list[torch.UntypedStorage], device: str
+) -> torch.Tensor:
+    """The tensor at a place."""
+    import torch
+
+    dtype = getattr(torch, place["dtype"])
+    if device == "meta":
+        return torch.empty_strided(place["size"], place["stride"], dtype=dtype, device="meta")
+    tensor = torch.empty(0, dtype=dtype, device=device)
+    storage = storages[place["storage"]]
+    return tensor.set_(storage, place["offset"], place["size"], place["stride"])

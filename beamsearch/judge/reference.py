@@ -1,0 +1,60 @@
+"""The problem's reference as something to be timed: eager, or through `torch.compile`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from beamsearch.kernel import CallArguments
+from beamsearch.problem import Problem, load_module
+
+COMPILE_MODES = {
+    "eager": None,
+    "compile": "default",
+    "max_autotune": "max-autotune-no-cudagraphs",
+}
+"""Subject kind -> mode of `torch.compile`, none for eager."""
+
+
+def problem_message(problem: Problem) -> dict[str, Any]:
+    """A problem as JSON."""
+    return {
+        "name": problem.name,
+        "path": str(problem.path),
+        "source": problem.source,
+        "dtype": problem.dtype,
+        "sizes": dict(problem.sizes),
+    }
+
+
+def read_problem_message(message: Mapping[str, Any]) -> Problem:
+    """The problem in a message of `problem_message`."""
+    return Problem(**{**message, "path": Path(message["path"])})
+
+
+def reference_maker(
+    message: Mapping[str, Any], device: str, mode: str | None
+) -> Callable[[CallArguments], Callable[[], Any]]:
+    """What binds the reference to arguments: their tensors as inputs, their state as weights.
+
+    Every binding shares one compiled function, so that tuning is paid once.
+    """
+    import torch
+
+    module = load_module(read_problem_message(message))
+    if mode is not None:
+        torch.set_float32_matmul_precision("highest")  # as PyTorch has it where nobody asks
+
+    def make(arguments: CallArguments) -> Callable[[], Any]:
+        with torch.device(device):
+            model = module.Model(*arguments.init)
+        model = model.eval().requires_grad_(False)
+        own = dict(model.named_parameters()) | dict(model.named_buffers())
+        for name, tensor in own.items():
+            tensor.data = arguments.state[name]
+        call: Any = model if mode is None else torch.compile(model, mode=mode)
+        inputs = [arguments.values[name] for name in arguments.forward]
+        return lambda: call(*inputs)
+
+    return make

@@ -1,0 +1,191 @@
+"""A small process that has imported torch and triton, and forks one child per candidate.
+
+Started as `python -m beamsearch.judge.server NORMAL INTERPRETER` with two control sockets by file
+descriptor (the second may be -1). torch is imported once; then the process forks, since
+TRITON_INTERPRET binds when triton is imported. A server ends when its control socket closes, which
+it does however the judge ends, and takes every child with it. It never initialises CUDA.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from beamsearch.judge.protocol import HEADER, Gone, receive_body, send
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+# Imported before the first candidate, so that children share the pages and nobody waits for them.
+PRELOADED = ("torch", "numpy")
+PRELOADED_PER_MODE = (
+    "triton",
+    "triton.language",
+    "beamsearch.judge.harness",
+    "profiling.static",
+    "profiling.access",
+)
+
+
+def main(normal_fd: int, interpreter_fd: int) -> None:
+    """Serve until the control socket closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    if interpreter_fd >= 0:
+        pid = os.fork()
+        if pid == 0:
+            os.close(normal_fd)
+            _die_with_parent()
+            os.environ["TRITON_INTERPRET"] = "1"
+            _serve(socket.socket(fileno=interpreter_fd))
+            os._exit(0)
+        os.close(interpreter_fd)
+        _serve(socket.socket(fileno=normal_fd), keep={pid})
+        os.waitpid(pid, 0)  # its control socket closes with ours
+    else:
+        _serve(socket.socket(fileno=normal_fd))
+
+
+def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
+    """Fork and end children on request. `keep`: children of this process that are no candidates."""
+    for name in PRELOADED_PER_MODE:
+        importlib.import_module(name)
+    # An orphan of a candidate comes to this process, so that it can be found and ended.
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    gc.collect()
+    gc.freeze()  # a collection in a child would otherwise copy every shared page
+    children: set[int] = set()
+    keep = keep or set()
+    while True:
+        try:
+            request, descriptor = _receive_request(control)
+        except Gone:
+            break
+        if request["op"] == "fork":
+            assert descriptor is not None
+            pid = os.fork()
+            if pid == 0:
+                control.close()
+                _become_candidate(request, socket.socket(fileno=descriptor))
+            os.close(descriptor)
+            children.add(pid)
+            answer = {"pid": pid}
+        else:
+            answer = {"status": _end(request["pid"])}
+            children.discard(request["pid"])
+            _sweep(children | keep)
+        try:
+            send(control, answer)
+        except Gone:
+            break
+    for pid in children:
+        _end(pid)
+    _sweep(keep)
+
+
+def _receive_request(control: socket.socket) -> tuple[dict[str, Any], int | None]:
+    """A request, with the descriptor that came along. Raises Gone."""
+    try:
+        header, descriptors, _, _ = socket.recv_fds(control, HEADER.size, 1)
+    except OSError as error:
+        raise Gone(str(error)) from error
+    if len(header) < HEADER.size:
+        raise Gone("closed")
+    (size,) = HEADER.unpack(header)
+    return receive_body(control, size), descriptors[0] if descriptors else None
+
+
+def _become_candidate(request: dict[str, Any], link: socket.socket) -> NoReturn:
+    """The child's way: a session, folder, environment and limits of its own, then the harness."""
+    try:
+        os.setsid()
+        _die_with_parent()
+        _redirect(request["output"])
+        os.chdir(request["folder"])
+        os.environ.update(request["env"])
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
+        if request["data_bytes"] is not None:
+            limit = _data_bytes() + request["data_bytes"]
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        # Where memory runs out, the candidate is what goes.
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
+        import tempfile
+
+        from beamsearch.judge import harness
+
+        tempfile.tempdir = None
+        harness.serve(link)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(0)
+
+
+def _redirect(path: str) -> None:
+    """Standard input from nowhere, output and errors into one file."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.close(null)
+    os.close(out)
+
+
+def _data_bytes() -> int:
+    """Private writable memory of this process, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmData:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _end(pid: int) -> int:
+    """End a child and its process group; how it ended, as `waitpid` says."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # the group may not have been made yet
+        os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
+
+
+def _sweep(known: set[int]) -> None:
+    """End orphans of candidates that left their process group, until there are none."""
+    listing = Path(f"/proc/self/task/{os.getpid()}/children")
+    while listing.exists():
+        strangers = [int(pid) for pid in listing.read_text().split() if int(pid) not in known]
+        if not strangers:
+            return
+        for pid in strangers:
+            _end(pid)
+
+
+def _die_with_parent() -> None:
+    parent = os.getppid()
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,1 @@
+"""Chat models behind one small interface; knows nothing of kernels."""

@@ -1,0 +1,248 @@
+"""Asking a chat model: what is asked, what comes back, and patience with endpoints that falter."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from beamsearch.errors import EndpointError
+from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint, find_endpoint, read_env
+from beamsearch.llm.faults import Passing, UnknownModel, broken_connection, refusal
+from beamsearch.records.record import Record
+
+if TYPE_CHECKING:
+    import openai
+    import tenacity
+
+
+class Call(Record):
+    """Which question of a run a prompt is: what names it in a ledger, a batch file or a replay."""
+
+    purpose: str
+    round: int
+    worker: int
+    attempt: int = 0
+    """0 for the first asking, 1 after one unreadable reply."""
+
+
+class Completion(Record):
+    """What came back. A number that the endpoint did not give is None."""
+
+    text: str
+    """Empty where the model said nothing."""
+    model: str
+    """As the endpoint reports it."""
+    finish_reason: str | None = None
+    tokens_in: int | None = None
+    tokens_cached: int | None = None
+    """Of `tokens_in`, those the endpoint had cached."""
+    tokens_out: int | None = None
+    tokens_reasoning: int | None = None
+    """Of `tokens_out`, those spent on thinking."""
+    latency_s: float | None = None
+    """From the first try to the answer, waiting included."""
+    retries: int = 0
+
+
+class Chat(Protocol):
+    """Somebody who answers a prompt: a live endpoint; recorded or batched replies fit as well."""
+
+    name: str
+
+    def ask(self, prompt: str, call: Call) -> Completion:
+        """The answer to a prompt. Raises EndpointError where there will be none."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a faltering endpoint is borne."""
+
+    attempt_s: float = 600.0
+    """One try; a long answer of a reasoning model takes minutes."""
+    deadline_s: float = 1800.0
+    """All tries of one call and the waits between them."""
+    tries: int = 8
+    """With doubling waits, the eighth try is about two minutes after the first."""
+    first_wait_s: float = 1.0
+    longest_wait_s: float = 60.0
+    connect_s: float = 10.0
+
+
+class ChatModel:
+    """A model behind an OpenAI-compatible endpoint, asked with retries. Safe in several threads."""
+
+    def __init__(self, model: str, endpoint: Endpoint, patience: Patience | None = None) -> None:
+        self.name = model
+        self.endpoint = endpoint
+        self.patience = patience or Patience()
+
+    def ask(self, prompt: str, call: Call) -> Completion:
+        """The model's answer. Raises EndpointError at once for a refused key, an unknown model or
+        nobody listening, and after the last try for anything that might have passed."""
+        import asyncio
+
+        # An event loop of its own: cancelling is the one way to end a reply that drips on for ever.
+        return asyncio.run(self._ask(prompt))
+
+    async def _ask(self, prompt: str) -> Completion:
+        import tenacity
+
+        patience = self.patience
+        started = time.monotonic()
+        tries = 0
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(Passing),
+            wait=self._wait_s,
+            stop=tenacity.stop_any(
+                tenacity.stop_after_attempt(patience.tries),
+                tenacity.stop_before_delay(patience.deadline_s),
+            ),
+            reraise=True,
+        )
+        try:
+            async with _client(self.endpoint, patience) as client:
+                async for attempt in retrying:
+                    with attempt:
+                        tries += 1
+                        left_s = patience.deadline_s - (time.monotonic() - started)
+                        answer = await self._try(client, prompt, min(patience.attempt_s, left_s))
+        except Passing as error:
+            last = str(error)
+        else:
+            latency_s = round(time.monotonic() - started, 3)
+            return self._completion(answer, latency_s, retries=tries - 1)
+        raise EndpointError(
+            f"{self.endpoint.where} gave no answer in {tries} tries over "
+            f"{time.monotonic() - started:.0f} s; the last: {last}. Resume the run when it is well"
+        )
+
+    async def _try(self, client: openai.AsyncOpenAI, prompt: str, timeout_s: float) -> Any:
+        """One request. Faults are raised outside the handlers: an SDK error chained to ours would
+        carry the endpoint's own words, and with them perhaps the key, into a traceback."""
+        import asyncio
+
+        import openai
+
+        fault: Exception
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await client.chat.completions.create(
+                    model=self.name, messages=[{"role": "user", "content": prompt}]
+                )
+        except (TimeoutError, openai.APITimeoutError):
+            fault = Passing(f"no whole answer within {timeout_s:.3g} s")
+        except openai.APIStatusError as error:
+            fault = refusal(error, self.endpoint, self.name)
+        except openai.APIConnectionError as error:
+            fault = broken_connection(error, self.endpoint)
+        except (ValueError, openai.APIResponseValidationError):
+            # The SDK lets the JSON decoder's own error through.
+            fault = Passing("an answer that is not JSON")
+        else:
+            if _message(answer) is not None:
+                return answer
+            fault = Passing("an answer that holds no message")
+        if isinstance(fault, UnknownModel):
+            fault = UnknownModel(f"{fault}{_near(self.name, await _listed(client))}")
+        raise fault
+
+    def _wait_s(self, state: tenacity.RetryCallState) -> float:
+        """What Retry-After says, else doubling waits; jitter keeps workers from marching in step."""
+        import tenacity
+
+        first_s = self.patience.first_wait_s
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, Passing) and error.retry_after_s is not None:
+            return error.retry_after_s + tenacity.wait_random(0, first_s)(state)
+        return tenacity.wait_exponential_jitter(
+            first_s, self.patience.longest_wait_s, jitter=first_s
+        )(state)
+
+    def _completion(self, answer: Any, latency_s: float, retries: int) -> Completion:
+        message, usage = _message(answer), getattr(answer, "usage", None)
+        text = getattr(message, "content", None) or getattr(message, "refusal", None) or ""
+        return Completion(
+            text=self.endpoint.without_key(text),  # an endpoint that echoes it fills the trace
+            model=str(getattr(answer, "model", None) or self.name),
+            finish_reason=getattr(answer.choices[0], "finish_reason", None),
+            tokens_in=_count(usage, "prompt_tokens"),
+            tokens_cached=_count(usage, "prompt_tokens_details", "cached_tokens"),
+            tokens_out=_count(usage, "completion_tokens"),
+            tokens_reasoning=_count(usage, "completion_tokens_details", "reasoning_tokens"),
+            latency_s=latency_s,
+            retries=retries,
+        )
+
+
+def check_endpoint(model: str | None = None, env: Mapping[str, str] | None = None) -> str:
+    """One line on the endpoint: begins with `ok`, or says what to do. Asks no model anything."""
+    import asyncio
+
+    try:
+        endpoint = find_endpoint(read_env() if env is None else env)
+        return asyncio.run(_check(model or DEFAULT_MODEL, endpoint))
+    except EndpointError as error:
+        return str(error)
+
+
+async def _check(model: str, endpoint: Endpoint) -> str:
+    import openai
+
+    try:
+        async with _client(endpoint, Patience(attempt_s=10, connect_s=5)) as client:
+            listed = [item.id async for item in client.models.list()]
+    except openai.APIStatusError as error:
+        if error.status_code in (404, 405, 501):
+            return f"ok: {endpoint.where} answers; it lists no models, so {model!r} is not checked"
+        return str(refusal(error, endpoint, model))
+    except openai.APIConnectionError as error:
+        return f"{endpoint.where}: {broken_connection(error, endpoint)}"
+    except (ValueError, AttributeError, TypeError):
+        return f"{endpoint.where} answers, but not as the OpenAI API does; check its address"
+    if model in listed:
+        return f"ok: {endpoint.where} answers and has the model {model}"
+    return (
+        f"{endpoint.where} answers, but does not list the model {model!r}; "
+        f"choose another with --model{_near(model, listed)}"
+    )
+
+
+def _client(endpoint: Endpoint, patience: Patience) -> openai.AsyncOpenAI:
+    import openai
+
+    return openai.AsyncOpenAI(
+        api_key=endpoint.key or "none",  # the SDK insists on one
+        base_url=endpoint.base_url,
+        max_retries=0,  # retried here, where Retry-After and the deadline are kept
+        timeout=openai.Timeout(patience.attempt_s, connect=patience.connect_s),
+    )
+
+
+async def _listed(client: openai.AsyncOpenAI) -> list[str]:
+    """Names of the endpoint's models; empty where it does not say."""
+    import openai
+
+    try:
+        return [item.id async for item in client.models.list(timeout=10)]
+    except (openai.APIError, ValueError, AttributeError, TypeError):
+        return []
+
+
+def _near(model: str, listed: list[str]) -> str:
+    near = difflib.get_close_matches(model, listed, n=3, cutoff=0.3) or sorted(listed)[:3]
+    return f"; it has for example {', '.join(near)}" if near else ""
+
+
+def _message(answer: Any) -> Any:
+    """The first choice's message, or None: the SDK does not validate what it received."""
+    choices = getattr(answer, "choices", None)
+    return getattr(choices[0], "message", None) if choices else None
+
+
+def _count(usage: Any, *path: str) -> int | None:
+    for name in path:
+        usage = getattr(usage, name, None)
+    return usage if isinstance(usage, int) else None

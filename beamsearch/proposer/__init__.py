@@ -1,0 +1,1 @@
+"""Who thinks: a model or the playbook, behind one interface."""

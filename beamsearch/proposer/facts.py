@@ -1,0 +1,250 @@
+"""What is known of a situation, in the words a prompt uses.
+
+A modelled number carries `~` and is called modelled; what is missing is said to be missing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from beamsearch.proposer.questions import Attempt, Question, ReflectionQuestion, Situation, Trial
+from beamsearch.records.measurement import Measurement
+from profiling.gpus import UnknownGpu, find_gpu
+from profiling.profile import Finding, Floor, Launch, Profile
+
+LAUNCHES = 6
+"""Launches listed, by share of the call; a call with more has a finding that says so."""
+REASON_CHARACTERS = 240
+LINES_QUOTED = 4
+LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
+
+
+def gpu(name: str, dtype: str) -> str:
+    """The GPU in a sentence, from the datasheet where the part is known."""
+    try:
+        part = find_gpu(name)
+    except UnknownGpu:
+        return f"The GPU is a {name}."
+    rates = [f"{part.tflops[key]:.4g} TFLOP/s {text}" for key, text in _rates(dtype)]
+    return (
+        f"The GPU is an NVIDIA {part.name} (compute capability {part.capability / 10}): "
+        f"{part.sms} SMs, each with {part.shared_bytes_per_sm >> 10} KiB of shared memory, "
+        f"{part.registers_per_sm} registers and room for {part.max_warps_per_sm} warps; "
+        f"{part.l2_bytes >> 20} MiB of L2; {part.bandwidth_gb_s:.4g} GB/s of memory bandwidth; "
+        f"{', '.join(rates)} (datasheet)."
+    )
+
+
+def _rates(dtype: str) -> list[tuple[str, str]]:
+    matrix = {"float32": "tf32", "bfloat16": "bfloat16", "float16": "float16"}.get(dtype)
+    rates = [(matrix, f"{matrix} on the matrix units")] if matrix else []
+    plain = "float64" if dtype == "float64" else "float32"
+    return [*rates, (plain, f"{plain} on the ordinary cores")]
+
+
+def standing(question: Question) -> list[str]:
+    """Time, floor, distance, traffic and launches, a line each."""
+    lines = [_time(question.parent_time)]
+    if question.floor is None:
+        lines.append("Floor: not known.")
+    else:
+        lines += [_floor(question.floor), _distance(question.parent_time, question.floor)]
+    lines.append(_traffic(question.profile, question.floor))
+    launches = sorted(question.profile.launches, key=lambda launch: -(launch.share or 0))
+    lines += [_launch(launch) for launch in launches[:LAUNCHES]]
+    if len(launches) > LAUNCHES:
+        lines.append(f"{len(launches) - LAUNCHES} smaller launches besides.")
+    return lines
+
+
+def profile_note(profile: Profile) -> str:
+    """What a reader must know to weigh a compiler's profile; nothing for Nsight Compute's."""
+    if profile.source == "ncu":
+        return ""
+    note = (
+        f"Nothing was run: the profile is what the compiler tells for {profile.gpu}. Times and "
+        "traffic marked ~ are modelled, not measured."
+    )
+    return f"{note} {one_line(profile.note)}" if profile.note else note
+
+
+def _time(time: Measurement | None) -> str:
+    if time is None:
+        return "Time: not known."
+    if time.source == "modelled":
+        return f"Time: {time} (modelled)."
+    spread = f"; 20% to 80% of calls {time.p20_ms:.4g} to {time.p80_ms:.4g} ms"
+    return f"Time: {time} (measured{spread})."
+
+
+def _floor(floor: Floor) -> str:
+    rate = "measured on this GPU" if floor.bandwidth_source == "measured" else "datasheet"
+    memory = f"{size(floor.least_bytes)} moved once at {floor.bandwidth_gb_s:.4g} GB/s ({rate})"
+    if not floor.flops:
+        return f"Floor: {floor.time_ms:.3g} ms, the least that must be moved: {memory}."
+    compute = (
+        f"{floor.flops / 1e9:.3g} GFLOP at {floor.flops_rate_tflop_s:.4g} TFLOP/s, "
+        f"{floor.compute_ms:.3g} ms"
+    )
+    if floor.memory_ms >= floor.compute_ms:
+        return f"Floor: {floor.time_ms:.3g} ms, for {memory}; the arithmetic is {compute}."
+    return f"Floor: {floor.time_ms:.3g} ms, for {compute}; {memory} takes {floor.memory_ms:.3g} ms."
+
+
+def _distance(time: Measurement | None, floor: Floor) -> str:
+    if time is None or floor.time_ms <= 0:
+        return "Distance to the floor: not known."
+    return f"Distance: {_tilde(time)}{time.time_ms / floor.time_ms:.3g} times the floor."
+
+
+def _traffic(profile: Profile, floor: Floor | None) -> str:
+    tilde = "~" if profile.source == "compiler" else ""
+    parts = []
+    for level, name in LEVELS.items():
+        moved = profile.traffic.get(level)
+        if moved is None:
+            continue
+        least = floor.least_bytes if floor else 0
+        multiple = f", {tilde}{moved / least:.3g} times the least" if least else ""
+        parts.append(f"{name} {tilde}{size(moved)}{multiple}")
+    missing = [name for level, name in LEVELS.items() if level not in profile.traffic]
+    if missing:
+        parts.append(f"{', '.join(missing)} missing")
+    return f"Traffic of one call: {'; '.join(parts)}."
+
+
+def _launch(launch: Launch) -> str:
+    x, y, z = launch.grid
+    grid = " x ".join(str(n) for n in ((x, y, z) if z > 1 else (x, y) if y > 1 else (x,)))
+    parts = [f"{grid} programs of {launch.threads} threads"]
+    told: list[tuple[float | None, str]] = [
+        (launch.duration_us, f"{(launch.duration_us or 0) / 1e3:.4g} ms"),
+        (launch.share, f"{launch.share or 0:.0%} of the call"),
+        (launch.registers, f"{launch.registers} registers a thread"),
+        (launch.spill_bytes or None, f"{launch.spill_bytes} bytes a thread spilled"),
+        (launch.shared_bytes or None, f"{size(launch.shared_bytes or 0)} of shared memory"),
+        (launch.occupancy, f"occupancy {launch.occupancy or 0:.0%}"),
+        (launch.load_bits, f"widest load {launch.load_bits} bits a thread"),
+        (launch.store_bits, f"widest store {launch.store_bits} bits"),
+        (launch.num_stages, f"num_stages {launch.num_stages}"),
+    ]
+    parts += [text for value, text in told if value is not None]
+    if launch.occupancy_limiter:
+        parts.append(f"occupancy limited by {launch.occupancy_limiter}")
+    if launch.matrix_instructions is not None:
+        parts.append("matrix units used" if launch.matrix_instructions else "matrix units idle")
+    kind = "Launch" if launch.triton else "Library launch"
+    return f"{kind} `{one_line(launch.name, 80)}`: {', '.join(parts)}."
+
+
+def finding(question: Situation, item: Finding) -> dict[str, Any]:
+    """A finding as its template shows it, the lines it names quoted."""
+    tilde = "~" if question.profile.source == "compiler" else ""
+    source = question.parent_source.splitlines()
+    quoted = [
+        f"line {number}: `{source[number - 1].strip()}`"
+        for number in item.lines
+        if 0 < number <= len(source) and source[number - 1].strip()
+    ]
+    more = len(quoted) - LINES_QUOTED
+    return {
+        "kind": item.kind.value,
+        "gain": f"{tilde}{item.gain_bound:.3g} times",
+        "title": one_line(item.title),
+        "evidence": [one_line(text) for text in item.evidence],
+        "lines": quoted[:LINES_QUOTED] + ([f"and {more} more lines"] if more > 0 else []),
+        "advice": one_line(item.advice, 600),
+    }
+
+
+def direction_note(question: Situation) -> str:
+    """Where the direction stands among the findings, and whether its first plan is taken."""
+    kinds = [item.kind.value for item in question.findings]
+    direction = question.direction
+    note = f", finding {kinds.index(direction.finding) + 1}" if direction.finding in kinds else ""
+    if direction.plan == 1:
+        note += "; the plan that first comes to mind is taken, find another"
+    elif direction.plan > 1:
+        note += f"; the {direction.plan} plans that first come to mind are taken, find another"
+    return note
+
+
+def attempt(item: Attempt) -> str:
+    """An earlier candidate in one line."""
+    lineage = [f"from `{item.parent}`"] if item.parent else []
+    lineage += [item.direction] if item.direction else []
+    result = [item.outcome]
+    if item.time:
+        result.append(item.time)
+    if item.speedup_over_parent is not None:
+        tilde = "~" if item.time and item.time.startswith("~") else ""
+        result.append(f"{tilde}{item.speedup_over_parent:.3g} x parent")
+    reason = f": {one_line(item.reason)}" if item.reason else ""
+    told = f" ({', '.join(lineage)})" if lineage else ""
+    return f"`{item.name}`{told} {one_line(item.description)} → {', '.join(result)}{reason}"
+
+
+def trial(question: ReflectionQuestion, item: Trial, keep_diff: float) -> dict[str, Any]:
+    """A trial as its template shows it, with this share (0..1) of its diff's lines."""
+    candidate = item.candidate
+    verdict = candidate.verdict
+    stage = f" at {verdict.stage.value}" if verdict.stage else ""
+    reason = f": {one_line(verdict.reason, 600)}" if verdict.reason else ""
+    lines = item.diff.splitlines()
+    kept = lines[: round(len(lines) * keep_diff)]
+    time = candidate.measurement
+    return {
+        "name": candidate.name,
+        "description": one_line(candidate.description),
+        "verdict": f"{verdict.outcome.value}{stage}{reason}",
+        "time": "" if time is None else f"{time}{_speedup(question.parent_time, time)}",
+        "changes": _changes(question, item),
+        "diff": "\n".join(kept),
+    }
+
+
+def _speedup(before: Measurement | None, after: Measurement) -> str:
+    """Only times of one source and one visit are compared."""
+    if before is None or (before.source, before.visit) != (after.source, after.visit):
+        return ""
+    return f", {_tilde(after)}{before.time_ms / after.time_ms:.3g} times as fast as its parent"
+
+
+def _changes(question: Situation, item: Trial) -> list[str]:
+    """How the bounds of the findings moved; nothing where no second profile was taken."""
+    if not item.findings_after:
+        return []
+    before = {found.kind.value: found.gain_bound for found in question.findings}
+    after = {found.kind.value: found.gain_bound for found in item.findings_after}
+    tilde = "~" if question.profile.source == "compiler" else ""
+    lines = []
+    for kind in [*before, *(kind for kind in after if kind not in before)]:
+        was = f"{tilde}{before[kind]:.3g}" if kind in before else "none"
+        now = f"{tilde}{after[kind]:.3g}" if kind in after else "none"
+        if was != now:
+            lines.append(f"{kind}: could give {was} times before, {now} after")
+    return lines or ["The findings did not change."]
+
+
+def size(count: float) -> str:
+    """Bytes in decimal units."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.4g} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def shape(sizes: tuple[int, ...]) -> str:
+    """A shape as `(16, 32)`."""
+    return f"({', '.join(str(n) for n in sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def one_line(text: str, most: int = REASON_CHARACTERS) -> str:
+    """The text on one line, cut to its first `most` characters."""
+    text = re.sub(r"\s+", " ", text).strip()
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _tilde(time: Measurement) -> str:
+    return "~" if time.source == "modelled" else ""

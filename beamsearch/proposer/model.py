@@ -1,0 +1,33 @@
+"""A chat model as the one who thinks."""
+
+from __future__ import annotations
+
+from beamsearch.llm.chat import Call, Chat
+from beamsearch.proposer.prompts import asked_again
+from beamsearch.proposer.questions import Question, Reply
+
+
+class ModelProposer:
+    """Answers a question by asking a chat model its prompt."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.name = chat.name
+
+    def answer(self, question: Question, prompt: str) -> Reply:
+        """The model's reply. Raises EndpointError where the endpoint gives none."""
+        call = Call(
+            purpose=question.purpose,
+            round=question.round,
+            worker=question.worker,
+            attempt=asked_again(prompt),
+        )
+        completion = self.chat.ask(prompt, call)
+        return Reply(
+            text=completion.text,
+            author=completion.model,
+            tokens_in=completion.tokens_in,
+            tokens_out=completion.tokens_out,
+            latency_s=completion.latency_s,
+            retries=completion.retries,
+        )

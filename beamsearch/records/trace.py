@@ -1,0 +1,133 @@
+"""Where a run's records stand, and how they get there: each file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from beamsearch.errors import UsageError
+from beamsearch.records.round import RoundRecord
+from beamsearch.records.run import RunRecord
+
+R = TypeVar("R", bound=BaseModel)
+
+WORKER_FILES = (
+    "input_ncu_metrics.json",
+    "bottleneck_prompt.txt",
+    "bottleneck_response.txt",
+    "strategy.json",
+    "opt_prompt.txt",
+    "opt_reply.txt",
+    "reflexion.txt",
+    "optimized_ncu_metrics.json",
+    "kernel.py",
+)
+"""What a worker leaves, and what the round's folder holds a copy of from its best worker (beside
+`benchmark_results.json`, which speaks of the whole round there)."""
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all, also when the process is killed or the disk is full."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("w") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UsageError(
+            f"cannot write {path}: {error}; what was written before is kept"
+        ) from error
+
+
+def write_record(path: Path, record: BaseModel) -> None:
+    """Write a record as indented JSON."""
+    write_text(path, record.model_dump_json(indent=2) + "\n")
+
+
+def read_record(path: Path, kind: type[R]) -> R:
+    """Read a record. Raises UsageError where the file is missing or not of this kind."""
+    try:
+        return kind.model_validate_json(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    except ValidationError as error:
+        raise UsageError(f"{path} is not a {kind.__name__}: {error}") from error
+
+
+def recorded(path: Path, kind: type[R], make: Callable[[], R]) -> R:
+    """The record in a file; where there is none, made and written first. A step runs once."""
+    if path.is_file():
+        return read_record(path, kind)
+    record = make()
+    write_record(path, record)
+    return record
+
+
+class Trace:
+    """The folder of one run: names of its files, nothing of what they mean."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.run_file = folder / "run.json"
+        self.problem_file = folder / "problem.py"
+        self.results_file = folder / "results.tsv"
+        self.best_kernel_file = folder / "optimized_kernel_beam_search.py"
+        self.confirmation_file = folder / "confirmation.json"
+        self.input_file = folder / "input_kernel.py"
+        self.scratch = folder / ".scratch"
+        """Compile caches and candidates' own folders; nothing of the run's record."""
+        self.rounds_folder = folder / "optimization_trace"
+
+    def round(self, number: int) -> Path:
+        """Folder of a round."""
+        return self.rounds_folder / f"round_{number}"
+
+    def worker(self, number: int, worker: int) -> Path:
+        """Folder of a worker in a round."""
+        return self.round(number) / "workers" / f"w{worker}"
+
+    def visit(self, visit: str) -> Path:
+        """The anchor's time in one visit."""
+        return self.folder / "visits" / f"{visit}.json"
+
+    def profile(self, candidate: str) -> Path:
+        """The profile of a candidate, taken once."""
+        return self.rounds_folder / "profiles" / f"{candidate}.json"
+
+    def relative(self, path: Path) -> str:
+        """A path as records write it: relative to the run's folder."""
+        return path.relative_to(self.folder).as_posix()
+
+    def run_record(self) -> RunRecord:
+        """`run.json`. Raises UsageError where there is none."""
+        if not self.run_file.is_file():
+            raise UsageError(f"{self.folder} holds no run (no run.json in it)")
+        return read_record(self.run_file, RunRecord)
+
+    def round_record(self, number: int) -> RoundRecord:
+        """`round.json` of a completed round."""
+        return read_record(self.round(number) / "round.json", RoundRecord)
+
+    def completed_rounds(self) -> list[RoundRecord]:
+        """Records of the rounds completed, from round 0."""
+
+        def upwards() -> Iterator[RoundRecord]:
+            number = 0
+            while (self.round(number) / "round.json").is_file():
+                yield self.round_record(number)
+                number += 1
+
+        return list(upwards())
+
+    def sweep(self) -> None:
+        """Remove what a killed process left half-written."""
+        for partial in self.folder.rglob(".*.partial"):
+            partial.unlink(missing_ok=True)

@@ -1,0 +1,102 @@
+"""Progress as numbers a person asks for, derived from records and never stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from beamsearch.records.measurement import Measurement
+    from beamsearch.records.run import RunRecord
+
+BASELINES = ("eager", "compile", "max_autotune")
+
+
+def ratio(slow: Measurement | None, fast: Measurement | None) -> float | None:
+    """How many times faster `fast` is; None where the two may not be compared.
+
+    Measured and modelled times are never compared, nor are times of two visits.
+    """
+    if slow is None or fast is None or slow.source != fast.source:
+        return None
+    if (slow.visit, slow.gpu_uuid, slow.gpu) != (fast.visit, fast.gpu_uuid, fast.gpu):
+        return None
+    return slow.time_ms / fast.time_ms
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come."""
+
+    best: str | None
+    time: Measurement | None
+    over_input: float | None
+    over: dict[str, float]
+    """Speedup over each baseline that can be compared: eager, compile, max_autotune."""
+    of_floor: float | None
+    """The best time as a multiple of the floor."""
+
+
+def progress(run: RunRecord) -> Progress:
+    """Progress of a run: its confirmation where it has one, else its last round.
+
+    Baselines and the best kernel may come from different visits, so the speedup over a baseline is
+    the product of two ratios, each taken within one visit: baseline to input, input to best.
+    """
+    last = run.rounds[-1] if run.rounds else None
+    time, over_input, baselines = None, None, run.baselines
+    over: dict[str, float] = {}
+    if run.confirmation is not None:
+        time, baselines = run.confirmation.winner, run.confirmation.baselines
+        over_input = ratio(run.confirmation.input, time)
+        direct = {name: ratio(getattr(baselines, name), time) for name in BASELINES}
+        over = {name: value for name, value in direct.items() if value is not None}
+    elif last is not None:
+        time, over_input = last.best_time, last.speedup
+    if over_input is not None:
+        for name in BASELINES:
+            to_input = ratio(getattr(baselines, name), baselines.anchor)
+            if to_input is not None:
+                over.setdefault(name, to_input * over_input)
+    best = run.best or (last.best if last else None)
+    return Progress(best, time, over_input, over, of_floor(time, run))
+
+
+def of_floor(time: Measurement | None, run: RunRecord) -> float | None:
+    """A time as a multiple of the run's floor."""
+    if time is None or run.floor is None or run.floor.time_ms <= 0:
+        return None
+    return time.time_ms / run.floor.time_ms
+
+
+def sign(time: Measurement | None) -> str:
+    """`~` before a number that rests on a modelled time."""
+    return "~" if time is not None and time.source == "modelled" else ""
+
+
+def tell(now: Progress) -> str:
+    """Progress in one line: `r2-w1-v0 ~0.78 ms, ~3.71x over input, ~1.50x the floor`."""
+    if now.best is None or now.time is None:
+        return "nothing correct yet"
+    about = sign(now.time)
+    parts = [f"{now.best} {now.time}"]
+    if now.over_input is not None:
+        parts.append(f"{about}{now.over_input:.2f}x over input")
+    parts += [
+        f"{now.over[name]:.2f}x over {called(name)}" for name in BASELINES if name in now.over
+    ]
+    if now.of_floor is not None:
+        parts.append(f"{about}{now.of_floor:.2f}x the floor")
+    return ", ".join(parts)
+
+
+def called(baseline: str) -> str:
+    """A baseline's name as people write it."""
+    return {"compile": "torch.compile", "max_autotune": "max-autotune"}.get(baseline, baseline)
+
+
+def clock(seconds: float) -> str:
+    """`1:05` or `1:02:03`."""
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,218 @@
+"""The rounds of a run: deal, work in parallel, confirm, keep the beam, leave the files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from beamsearch.errors import Stopped
+from beamsearch.executor.jobs import CompareJob, Comparison, Subject
+from beamsearch.memory import condense
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.round import RoundRecord
+from beamsearch.records.run import RunRecord
+from beamsearch.records.trace import read_record, recorded, write_record
+from beamsearch.search import Plan, deal, is_win, stop_reason, survivors
+from beamsearch.summary import (
+    absent_files,
+    comparable_times,
+    find_candidate,
+    multiple_of_floor,
+    promote,
+    round_results,
+)
+from beamsearch.worker import RoundView, Shared, Worker, reflections
+
+STOP_GRACE_S = 10.0
+"""How long a stop waits for what is under way before it is abandoned, to be done again."""
+
+
+class Rounds:
+    """Rounds until there is a reason to stop, from whatever round is on disk."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        left_s: Callable[[], float | None],
+        interrupted: threading.Event,
+        saved: Callable[[], RunRecord],
+    ) -> None:
+        self.shared = shared
+        self.left_s = left_s
+        """Seconds until the time limit; None without one."""
+        self.interrupted = interrupted
+        """Set when the user stops the run."""
+        self.saved = saved
+        """Rebuilds `run.json` after a round and returns it."""
+
+    def run(self) -> str:
+        """Rounds until there is a reason to stop, which is returned."""
+        while True:
+            done = self.shared.trace.completed_rounds()
+            best = find_candidate(done, done[-1].running_best)
+            reason = stop_reason(
+                done,
+                self.shared.settings.rounds,
+                multiple_of_floor=multiple_of_floor(best.measurement, self.shared.floor),
+                out_of_time=self.left_s() is not None and (self.left_s() or 0) <= 0,
+            )
+            if reason is not None:
+                return reason
+            if not self._round(done):
+                return "the time limit is reached"
+
+    def _round(self, done: list[RoundRecord]) -> bool:
+        """One round. False where the time limit cut it short; it can be resumed."""
+        number = len(done)
+        candidates = [c for record in done for c in record.candidates]
+        by_name = {c.name: c for c in candidates}
+        beam = [by_name[name] for name in done[-1].beam]
+        times = comparable_times(self.shared.trace, candidates)
+        view = RoundView(
+            number=number,
+            candidates=by_name,
+            times=times,
+            memory=condense(
+                candidates,
+                times,
+                [r for n in range(1, number) for r in reflections(self.shared.trace, n)],
+            ),
+            seen=_first_names(candidates),
+        )
+        plan = recorded(
+            self.shared.trace.round(number) / "plan.json",
+            Plan,
+            lambda: deal(
+                [c.name for c in beam],
+                {c.name: self.shared.findings(c) for c in beam[: self.shared.settings.workers]},
+                self.shared.settings.workers,
+                candidates,
+            ),
+        )
+        self.shared.observer.round_started(
+            number, [f"{a.parent}: {a.direction}" for a in plan.assignments]
+        )
+        if not self._work([Worker(self.shared, view, a) for a in plan.assignments]):
+            return False
+        self._close(done, plan)
+        return True
+
+    def _work(self, workers: list[Worker]) -> bool:
+        """Run workers in parallel. False where time ran out; raises what a worker raised."""
+        errors: list[BaseException] = []
+
+        def work(worker: Worker) -> None:
+            try:
+                worker.run()
+            except BaseException as error:  # noqa: BLE001 - carried to the main thread and raised
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(w,), daemon=True) for w in workers]
+        for thread in threads:
+            thread.start()
+        out_of_time = False
+        give_up: float | None = None
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(timeout=0.05)
+            left = self.left_s()
+            out_of_time = out_of_time or (left is not None and left <= 0)
+            if (out_of_time or self.interrupted.is_set()) and give_up is None:
+                self.shared.stop.set()
+                give_up = time.monotonic() + STOP_GRACE_S
+            if give_up is not None and time.monotonic() > give_up:
+                break  # what still waits for a model or a kernel is abandoned; it writes nothing
+        if self.interrupted.is_set():
+            raise Stopped("stopping")
+        worse = [error for error in errors if not isinstance(error, Stopped)]
+        if worse:
+            raise worse[0]
+        return not out_of_time or not (errors or give_up)
+
+    def _close(self, done: list[RoundRecord], plan: Plan) -> None:
+        """Confirm a win, keep the beam, profile the round's best, leave the round's files."""
+        number = len(done)
+        folder = self.shared.trace.round(number)
+        candidates = [
+            read_record(path, Candidate)
+            for assignment in plan.assignments
+            for path in sorted(
+                self.shared.trace.worker(number, assignment.worker).glob("r*-v*.json")
+            )
+        ]
+        everyone = [c for record in done for c in record.candidates] + candidates
+        by_name = {c.name: c for c in everyone}
+        times = comparable_times(self.shared.trace, everyone)
+        correct = survivors(candidates, times, 1)
+        best = correct[0] if correct else None
+        before = by_name[done[-1].running_best]
+        win = best is not None and self._confirm(number, best, before, times)
+        beam = survivors(
+            [by_name[n] for n in done[-1].beam] + candidates, times, self.shared.settings.beam
+        )
+        running = best if best is not None and win else before
+        if running.name not in [c.name for c in beam]:
+            beam = [running, *beam][: self.shared.settings.beam]
+        worker = best.worker if best is not None else 0
+        if best is not None:
+            self.shared.observer.worker(worker or 0, f"profiling {best.name}")
+            assert best.worker is not None
+            write_record(
+                self.shared.trace.worker(number, best.worker) / "optimized_ncu_metrics.json",
+                self.shared.profile(best),
+            )
+        promote(self.shared.trace, number, worker or 0)
+        record = RoundRecord(
+            round=number,
+            candidates=candidates,
+            best_worker=worker,
+            best=best.name if best else None,
+            win=win,
+            beam=[c.name for c in beam],
+            running_best=running.name,
+            absent=absent_files(self.shared.trace, number, best),
+        )
+        round_results(self.shared.trace, record, by_name, times, self.shared.floor)
+        write_record(folder / "round.json", record)
+
+        self.shared.observer.round_ended(record, self.saved())
+
+    def _confirm(
+        self,
+        number: int,
+        best: Candidate,
+        before: Candidate,
+        times: dict[str, float],
+    ) -> bool:
+        """Whether the round's best beats the running best, measured again beside it."""
+        if not is_win(times[best.name], times[before.name]):
+            return False
+        if not self.shared.executor.measures:
+            return True
+        subjects = [
+            Subject(
+                name=c.name, source=(self.shared.trace.folder / (c.kernel_file or "")).read_text()
+            )
+            for c in (best, before)
+        ]
+
+        def compare() -> Comparison:
+            comparison = self.shared.executor.run(CompareJob(subjects=subjects))
+            if self.interrupted.is_set():
+                raise Stopped("stopping")
+            return comparison
+
+        path = self.shared.trace.round(number) / "confirmation.json"
+        both = recorded(path, Comparison, compare).measurements
+        if best.name not in both or before.name not in both:
+            return False
+        return is_win(both[best.name].time_ms, both[before.name].time_ms)
+
+
+def _first_names(candidates: list[Candidate]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for candidate in candidates:
+        if candidate.fingerprint is not None:
+            names.setdefault(candidate.fingerprint, candidate.name)
+    return names

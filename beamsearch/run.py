@@ -1,0 +1,365 @@
+"""A run from start to finish, and from wherever it was stopped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beamsearch.baseline import measure_baselines, measure_floor
+from beamsearch.environment import describe, gpu_facts, pick_device
+from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError
+from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
+from beamsearch.executor.local import LocalExecutor
+from beamsearch.hold import folder_lock, stop_on_signal
+from beamsearch.kernel import read_kernel
+from beamsearch.problem import Problem, instantiate, least_work, read_problem
+from beamsearch.proposer.choose import make_proposer
+from beamsearch.proposer.questions import ProblemCard
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.round import RoundRecord
+from beamsearch.records.run import Baselines, Confirmation, Environment, RunRecord
+from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
+from beamsearch.rounds import Rounds
+from beamsearch.settings import Settings, differences
+from beamsearch.standalone import standalone
+from beamsearch.summary import (
+    clear_scratch,
+    comparable_times,
+    find_candidate,
+    results_tsv,
+    summarise,
+    totals,
+)
+from beamsearch.worker import Shared, source_fingerprint
+
+if TYPE_CHECKING:
+    from beamsearch.display import Observer
+    from profiling.gpus import Gpu
+
+INPUT = "r0-s0"
+"""Name of the input kernel."""
+
+
+def run(
+    problem: Problem,
+    settings: Settings,
+    folder: Path,
+    *,
+    kernel: Path | None,
+    observer: Observer,
+) -> RunRecord:
+    """Run in a folder, from the start or from what is there.
+
+    Raises UsageError where the folder holds something else, KernelError where the input kernel does
+    not compute the problem, EndpointError where nobody can be asked, Stopped after an interrupt.
+    """
+    problem = problem.with_dtype(settings.dtype)
+    path = kernel or problem.input_kernel
+    if path is None:
+        raise UsageError(
+            f"{problem.name} has no input_kernel.py; give a first kernel with --kernel"
+        )
+    source = read_kernel(path)
+    trace = Trace(folder)
+    if trace.run_file.is_file():
+        _same_run(trace, problem, settings, source)
+    elif folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty and holds no run; give another --output")
+    return _Run(trace, problem, settings, source, observer).go()
+
+
+def resume(
+    folder: Path,
+    *,
+    observer: Observer,
+    rounds: int | None = None,
+    time_limit_s: float | None = None,
+) -> RunRecord:
+    """Go on with a run from what is on disk, with its own settings; limits may grow."""
+    trace = Trace(folder)
+    record = trace.run_record()
+    problem = replace(read_problem(trace.problem_file), name=record.problem)
+    limits = {"rounds": rounds, "time_limit_s": time_limit_s}
+    given = {name: value for name, value in limits.items() if value is not None}
+    settings = record.settings.model_copy(update=given)
+    problem = problem.with_dtype(settings.dtype)
+    source = trace.input_file.read_text()
+    return _Run(trace, problem, settings, source, observer).go()
+
+
+def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -> None:
+    """Raise UsageError where the folder's run is another one, naming the difference."""
+    there = trace.run_record()
+    different = differences(there.settings, settings)
+    if there.problem != problem.name or trace.problem_file.read_text() != problem.source:
+        different.insert(0, f"problem: {there.problem} there, {problem.name} asked")
+    if trace.input_file.read_text() != source:
+        different.append("kernel: another input kernel there")
+    if different and not trace.completed_rounds():
+        shutil.rmtree(trace.rounds_folder, ignore_errors=True)  # nothing that was paid for is there
+        trace.run_file.unlink()
+    elif different:
+        raise UsageError(
+            f"{trace.folder} holds a run with other settings ({'; '.join(different)}); "
+            "give another --output, or the same settings to go on with it"
+        )
+
+
+class _Run:
+    """One run in its folder. Everything it decides, it decides from what is on disk."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        problem: Problem,
+        settings: Settings,
+        source: str,
+        observer: Observer,
+    ) -> None:
+        self.trace = trace
+        self.problem = problem
+        self.settings = settings
+        self.source = source
+        self.observer = observer
+        self.stop = threading.Event()
+        self.started = time.monotonic()
+        self.earlier_s = 0.0
+
+    def go(self) -> RunRecord:
+        """From wherever it is to the end."""
+        device = pick_device(self.settings.device)
+        gpu = gpu_facts(device, self.settings.target)
+        environment = describe(device, self.settings.target)
+        proposer = make_proposer(self.settings, dict(os.environ))
+        with folder_lock(self.trace.folder):
+            self._check_machine(environment)
+            self.trace.sweep()
+            write_text(self.trace.problem_file, self.problem.source)
+            write_text(self.trace.input_file, self.source)
+            self.record = self._open(environment, proposer.name)
+            self.observer.run_started(self.record, self.trace.folder)
+            executor = LocalExecutor(
+                self.problem,
+                gpu=gpu,
+                device=device,
+                scratch=self.trace.scratch,
+                seed=self.settings.seed,
+            )
+            with stop_on_signal(self.stop):
+                try:
+                    self._first_round(executor, gpu, device)
+                    shared = Shared(
+                        trace=self.trace,
+                        card=self._card(),
+                        settings=self.settings,
+                        executor=executor,
+                        proposer=proposer,
+                        floor=self.record.floor,
+                        observer=self.observer,
+                        stop=threading.Event(),
+                    )
+                    reason = Rounds(shared, self._left_s, self.stop, self._save).run()
+                    return self._finish(executor, reason)
+                except (Stopped, KeyboardInterrupt) as error:
+                    self._save(status="stopped", stop_reason="interrupted")
+                    raise Stopped(
+                        f"stopped; go on with: python -m beamsearch resume {self.trace.folder}"
+                    ) from error
+                except BeamsearchError as error:
+                    self._save(status="stopped", stop_reason=str(error))
+                    raise
+                finally:
+                    self.stop.set()
+                    executor.close()
+                    clear_scratch(self.trace)
+
+    # -- opening
+
+    def _check_machine(self, environment: Environment) -> None:
+        """A run's times come from one kind of GPU, or all from the model."""
+        if not self.trace.run_file.is_file():
+            return
+        there = self.trace.run_record().environment
+        if there.target != environment.target or (there.gpu is None) != (environment.gpu is None):
+            times = f"measured on {there.gpu}" if there.gpu else f"modelled for {there.target}"
+            raise UsageError(
+                f"this run's times are {times}, and this machine "
+                f"{'has ' + environment.gpu if environment.gpu else 'has no GPU'}; "
+                "go on with it on a machine of the same kind, or start a run in another folder"
+            )
+
+    def _open(self, environment: Environment, who_thinks: str) -> RunRecord:
+        if self.trace.run_file.is_file():
+            record = self.trace.run_record()
+            self.earlier_s = record.totals.seconds
+            record = record.model_copy(update={"settings": self.settings, "status": "running"})
+        else:
+            record = RunRecord(
+                problem=self.problem.name,
+                problem_dtype=self.problem.dtype,
+                settings=self.settings,
+                environment=environment,
+                who_thinks=who_thinks,
+                status="running",
+                baselines=Baselines(),
+                notes=_notes(environment),
+            )
+        write_record(self.trace.run_file, record)
+        return record
+
+    def _card(self) -> ProblemCard:
+        work = least_work(self.problem)
+        arguments = instantiate(self.problem, "meta").arguments
+        return ProblemCard(
+            name=self.problem.name,
+            source=self.problem.source,
+            dtype=self.problem.dtype,
+            input_shapes=work.input_shapes,
+            output_shape=work.output_shape,
+            bindable=sorted(arguments.values),
+        )
+
+    def _first_round(self, executor: Executor, gpu: Gpu, device: int | None) -> None:
+        """Round 0: the input kernel verified before anything is spent, floor and baselines."""
+        folder = self.trace.round(0)
+        self.observer.worker(0, "verifying the input kernel")
+        first = recorded(folder / f"{INPUT}.json", Candidate, lambda: self._judge_input(executor))
+        if not first.verdict.correct:
+            self.trace.round(0).joinpath(f"{INPUT}.json").unlink()
+            raise KernelError(
+                f"the input kernel does not compute {self.problem.name}: "
+                f"{first.verdict.outcome.value} at {first.verdict.stage}: {first.verdict.reason}"
+            )
+        assert first.measurement is not None
+        self._anchor(first.measurement, executor)
+        floor = measure_floor(self.problem, gpu, device)
+        self._update(floor=floor)
+        self.observer.worker(0, "measuring the baselines")
+        baselines = recorded(
+            folder / "baselines.json",
+            Baselines,
+            lambda: measure_baselines(executor, self.source),
+        )
+        self._update(baselines=baselines)
+        done = RoundRecord(
+            round=0, candidates=[first], best=INPUT, beam=[INPUT], running_best=INPUT
+        )
+        recorded(folder / "round.json", RoundRecord, lambda: done)
+        self._save()
+
+    def _judge_input(self, executor: Executor) -> Candidate:
+        path = self.trace.round(0) / f"{INPUT}.py"
+        write_text(path, self.source)
+        judged = executor.run(JudgeJob(subject=Subject(name=INPUT, source=self.source)))
+        if self.stop.is_set():
+            raise Stopped("stopping")
+        return Candidate(
+            name=INPUT,
+            round=0,
+            description="the input kernel",
+            author="input",
+            kernel_file=self.trace.relative(path),
+            fingerprint=source_fingerprint(self.source),
+            verdict=judged.verdict,
+            measurement=judged.measurement,
+        )
+
+    def _anchor(self, first: Measurement, executor: Executor) -> None:
+        """The input kernel's time in this visit: what other times of the visit are divided by."""
+        if first.visit is None:
+            return
+        recorded(self.trace.visit(first.visit), Measurement, lambda: first)
+        if not executor.measures:
+            return
+        subject = Subject(name=INPUT, source=self.source)
+        again = executor.run(CompareJob(subjects=[subject])).measurements.get(INPUT)
+        if again is not None and again.visit is not None:
+            recorded(self.trace.visit(again.visit), Measurement, lambda: again)
+
+    def _left_s(self) -> float | None:
+        if self.settings.time_limit_s is None:
+            return None
+        return self.settings.time_limit_s - self.earlier_s - (time.monotonic() - self.started)
+
+    # -- the end
+
+    def _finish(self, executor: Executor, reason: str) -> RunRecord:
+        """The winner confirmed beside the baselines, and written as a file of its own."""
+        done = self.trace.completed_rounds()
+        best = find_candidate(done, done[-1].running_best)
+        source = (self.trace.folder / (best.kernel_file or "")).read_text()
+        confirmation = None
+        if executor.measures:
+            self.observer.worker(0, "confirming the winner beside the baselines")
+            confirmation = self._confirmation(executor, best, source)
+        self._save(status="finished", stop_reason=reason, confirmation=confirmation)
+        write_text(self.trace.best_kernel_file, standalone(self.problem, source, best))
+        self.observer.run_ended(self.record, self.trace.folder)
+        return self.record
+
+    def _confirmation(self, executor: Executor, best: Candidate, source: str) -> Confirmation:
+        path = self.trace.confirmation_file
+        if path.is_file() and read_record(path, Confirmation).name == best.name:
+            return read_record(path, Confirmation)
+        subjects = [
+            Subject(name="winner", source=source),
+            Subject(name="input", source=self.source),
+            Subject(name="eager", kind="eager"),
+            Subject(name="compile", kind="compile"),
+            Subject(name="max_autotune", kind="max_autotune"),
+        ]
+        comparison = executor.run(CompareJob(subjects=subjects))
+        if self.stop.is_set():
+            raise Stopped("stopping")
+        measured = comparison.measurements
+        for name in ("winner", "input"):
+            if name not in measured:
+                raise BeamsearchError(
+                    f"the {name} kernel could not be timed again: {comparison.failed.get(name)}"
+                )
+        baselines = Baselines(
+            eager=measured.get("eager"),
+            compile=measured.get("compile"),
+            max_autotune=measured.get("max_autotune"),
+            anchor=measured["input"],
+            absent=comparison.failed,
+        )
+        record = Confirmation(
+            name=best.name, winner=measured["winner"], input=measured["input"], baselines=baselines
+        )
+        write_record(path, record)
+        return record
+
+    # -- saving
+
+    def _update(self, **fields: object) -> None:
+        self.record = self.record.model_copy(update=fields)
+
+    def _save(self, **fields: object) -> RunRecord:
+        """`run.json` and `results.tsv`, rebuilt from the records."""
+        done = self.trace.completed_rounds()
+        if done:
+            everyone = [c for record in done for c in record.candidates]
+            times = comparable_times(self.trace, everyone)
+            rounds, best = summarise(done, times)
+            seconds = self.earlier_s + time.monotonic() - self.started
+            fields |= {"rounds": rounds, "best": best, "totals": totals(self.trace, done, seconds)}
+            write_text(self.trace.results_file, results_tsv(everyone, times))
+        self._update(**fields)
+        write_record(self.trace.run_file, self.record)
+        return self.record
+
+
+def _notes(environment: Environment) -> list[str]:
+    if environment.gpu is not None:
+        return []
+    return [
+        f"No NVIDIA GPU here: times are modelled for {environment.target} and print with ~; "
+        "nothing was measured, and kernels were verified in Triton's interpreter on shrunk shapes only."
+    ]

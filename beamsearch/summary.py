@@ -1,0 +1,171 @@
+"""What a run comes to: files derived from its records, rebuilt each time and never appended to."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+
+from beamsearch.records.call import Call
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.round import BenchmarkResults, Result, RoundRecord
+from beamsearch.records.run import RoundSummary, Totals
+from beamsearch.records.trace import WORKER_FILES, Trace, read_record, write_record, write_text
+from profiling.profile import Floor
+
+COLUMNS = (
+    "candidate",
+    "round",
+    "worker",
+    "parent",
+    "verdict",
+    "ms",
+    "source",
+    "speedup",
+    "description",
+)
+
+
+def results_tsv(candidates: Sequence[Candidate], times: Mapping[str, float]) -> str:
+    """The plain ledger: a line a candidate. `speedup` is over the input kernel; `ms` is empty
+    where there is no time, and starts with `~` where it is modelled."""
+    lines = ["\t".join(COLUMNS)]
+    for c in candidates:
+        time = str(c.measurement).removesuffix(" ms") if c.measurement else ""
+        speedup = f"{1 / times[c.name]:.4g}" if c.name in times else ""
+        row = (
+            c.name,
+            str(c.round),
+            "" if c.worker is None else str(c.worker),
+            c.parent or "",
+            c.verdict.outcome.value,
+            time,
+            c.measurement.source if c.measurement else "",
+            speedup,
+            " ".join(c.description.split()),
+        )
+        lines.append("\t".join(row))
+    return "\n".join(lines) + "\n"
+
+
+def find_candidate(rounds: Sequence[RoundRecord], name: str | None) -> Candidate:
+    """The candidate of that name. Raises StopIteration where there is none."""
+    return next(c for record in rounds for c in record.candidates if c.name == name)
+
+
+def comparable_times(trace: Trace, candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Each correct candidate's time over the input kernel's (the first of `candidates`) in the same
+    visit, so that times of two visits meet only as ratios."""
+    times: dict[str, float] = {}
+    anchors: dict[str | None, float] = {None: candidates[0].time_ms}
+    for candidate in candidates:
+        own = candidate.measurement
+        if own is None or not candidate.verdict.correct:
+            continue
+        if own.visit is not None and own.visit not in anchors:
+            anchors[own.visit] = read_record(trace.visit(own.visit), Measurement).time_ms
+        times[candidate.name] = own.time_ms / anchors[own.visit]
+    return times
+
+
+def multiple_of_floor(measurement: Measurement | None, floor: Floor | None) -> float | None:
+    """How far a measured time is from the floor; None for a modelled time or no floor."""
+    if measurement is None or measurement.source != "measured" or floor is None:
+        return None
+    return measurement.time_ms / floor.time_ms
+
+
+def summarise(
+    rounds: Sequence[RoundRecord], times: Mapping[str, float]
+) -> tuple[list[RoundSummary], str | None]:
+    """Every round in one line, and the name of the running best."""
+    by_name = {c.name: c for record in rounds for c in record.candidates}
+    summaries = []
+    for record in rounds:
+        best = by_name[record.running_best]
+        summaries.append(
+            RoundSummary(
+                round=record.round,
+                best=best.name,
+                best_time=best.measurement,
+                speedup=1 / times[best.name],
+                correct=sum(c.verdict.correct for c in record.candidates),
+                candidates=len(record.candidates),
+            )
+        )
+    return summaries, rounds[-1].running_best
+
+
+def totals(trace: Trace, rounds: Sequence[RoundRecord], seconds: float) -> Totals:
+    """What the run did so far; the input kernel is not counted as a candidate."""
+    candidates = [c for record in rounds[1:] for c in record.candidates]
+    calls = [
+        read_record(p, Call) for p in trace.rounds_folder.glob("round_*/workers/*/calls/*.json")
+    ]
+    return Totals(
+        candidates=len(candidates),
+        correct=sum(c.verdict.correct for c in candidates),
+        wins=sum(record.win for record in rounds),
+        model_calls=len(calls),
+        tokens_in=sum(call.tokens_in or 0 for call in calls),
+        tokens_out=sum(call.tokens_out or 0 for call in calls),
+        seconds=seconds,
+    )
+
+
+def promote(trace: Trace, number: int, worker: int) -> None:
+    """Copy the best worker's files to the round's folder."""
+    for name in WORKER_FILES:
+        source = trace.worker(number, worker) / name
+        if source.is_file():
+            write_text(trace.round(number) / name, source.read_text())
+
+
+def absent_files(trace: Trace, number: int, best: Candidate | None) -> dict[str, str]:
+    """Each of a round's files that is not there, and why."""
+    why = "no candidate of the round is correct"
+    folder = trace.round(number)
+    return {
+        name: why if best is None else "the best worker left none"
+        for name in WORKER_FILES
+        if not (folder / name).is_file()
+    }
+
+
+def round_results(
+    trace: Trace,
+    record: RoundRecord,
+    everyone: Mapping[str, Candidate],
+    times: Mapping[str, float],
+    floor: Floor | None,
+) -> None:
+    """`benchmark_results.json` of a round: its best worker's results and the running best."""
+    folder = trace.worker(record.round, record.best_worker or 0)
+    own = read_record(folder / "benchmark_results.json", BenchmarkResults)
+    running = everyone[record.running_best]
+    time = running.measurement
+    results = own.model_copy(
+        update={
+            "results": [_result(c, times) for c in record.candidates],
+            "running_best": running.name,
+            "running_best_time": time,
+            "speedup_over_input": 1 / times[running.name],
+            "multiple_of_floor": multiple_of_floor(time, floor),
+        }
+    )
+    write_record(trace.round(record.round) / "benchmark_results.json", results)
+
+
+def _result(candidate: Candidate, times: Mapping[str, float]) -> Result:
+    parent, own = times.get(candidate.parent or ""), times.get(candidate.name)
+    return Result(
+        name=candidate.name,
+        outcome=candidate.verdict.outcome.value,
+        measurement=candidate.measurement,
+        speedup_over_parent=parent / own if parent and own else None,
+    )
+
+
+def clear_scratch(trace: Trace) -> None:
+    """Remove compile caches and candidates' folders: they are rebuilt where they are needed."""
+    shutil.rmtree(trace.scratch, ignore_errors=True)

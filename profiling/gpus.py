@@ -1,0 +1,313 @@
+"""GPU facts: what the datasheet says of each part, and how a device's name finds it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+from profiling.profile import Record
+
+MIB = 1 << 20
+KIB = 1 << 10
+
+
+class UnknownGpu(Exception):
+    """A GPU that is not in the table; the message lists those that are."""
+
+
+class Gpu(Record):
+    """One GPU part. Rates are dense, at boost clock, as the maker's datasheet states them."""
+
+    name: str
+    key: str
+    """What a person types: `h200`."""
+    capability: int
+    """Compute capability, major times ten plus minor: 90."""
+    sms: int
+    bandwidth_gb_s: float
+    """Datasheet bandwidth of the device memory, 1e9 bytes a second."""
+    l2_bytes: int
+    shared_bytes_per_sm: int
+    registers_per_sm: int = 65536
+    """32-bit registers of one SM."""
+    max_warps_per_sm: int
+    max_blocks_per_sm: int
+    boost_clock_mhz: int
+    memory_bytes: int
+    tflops: dict[str, float]
+    """Dense TFLOP/s by dtype: float32 and float64 on the ordinary cores; tf32, float16 and
+    bfloat16 on the matrix units, accumulating in float32."""
+    estimated: bool = False
+    """True where the part is unknown and the figures were derived from the driver's."""
+    device_names: tuple[str, ...] = ()
+    """Names the driver reports for this part, exactly."""
+
+
+# Per compute capability: warps and blocks an SM holds, shared memory of an SM.
+# Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+_SM_LIMITS: dict[int, tuple[int, int, int]] = {
+    80: (64, 32, 164 * KIB),
+    86: (48, 16, 100 * KIB),
+    87: (48, 16, 164 * KIB),
+    89: (48, 24, 100 * KIB),
+    90: (64, 32, 228 * KIB),
+    100: (64, 32, 228 * KIB),
+    103: (64, 32, 228 * KIB),
+    110: (48, 24, 228 * KIB),
+    120: (48, 24, 100 * KIB),
+    121: (48, 24, 100 * KIB),
+}
+
+
+def _part(
+    key: str,
+    name: str,
+    *,
+    chip: tuple[int, int, int],
+    memory: tuple[float, float, int],
+    rates: tuple[float, float, float, float],
+    devices: tuple[str, ...],
+) -> Gpu:
+    """`chip`: compute capability, SMs, boost MHz. `memory`: GB/s, MiB of L2, GB. `rates`: float32,
+    tf32, float16 (bfloat16 runs at the same), float64, in TFLOP/s."""
+    capability, sms, clock_mhz = chip
+    bandwidth_gb_s, l2_mib, memory_gb = memory
+    warps, blocks, shared = _SM_LIMITS[capability]
+    float32, tf32, half, float64 = rates
+    return Gpu(
+        key=key,
+        name=name,
+        capability=capability,
+        sms=sms,
+        bandwidth_gb_s=bandwidth_gb_s,
+        l2_bytes=int(l2_mib * MIB),
+        shared_bytes_per_sm=shared,
+        max_warps_per_sm=warps,
+        max_blocks_per_sm=blocks,
+        boost_clock_mhz=clock_mhz,
+        memory_bytes=memory_gb * 10**9,
+        tflops={
+            "float32": float32,
+            "tf32": tf32,
+            "float16": half,
+            "bfloat16": half,
+            "float64": float64,
+        },
+        device_names=devices,
+    )
+
+
+# Sources: NVIDIA's datasheets and architecture whitepapers (Ampere GA100/GA102, Ada AD102, Hopper
+# H100, Blackwell); sparse rates halved to dense. GeForce matrix rates are those with float32
+# accumulation, which is what a correct kernel uses.
+_PARTS = (
+    _part(
+        "a100",
+        "A100 SXM 80GB",
+        chip=(80, 108, 1410),
+        memory=(2039, 40, 80),
+        rates=(19.5, 156, 312, 9.7),
+        devices=("NVIDIA A100-SXM4-80GB",),
+    ),
+    _part(
+        "a100-40gb",
+        "A100 SXM 40GB",
+        chip=(80, 108, 1410),
+        memory=(1555, 40, 40),
+        rates=(19.5, 156, 312, 9.7),
+        devices=("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
+    ),
+    _part(
+        "a100-pcie",
+        "A100 PCIe 80GB",
+        chip=(80, 108, 1410),
+        memory=(1935, 40, 80),
+        rates=(19.5, 156, 312, 9.7),
+        devices=("NVIDIA A100 80GB PCIe",),
+    ),
+    _part(
+        "h100",
+        "H100 SXM",
+        chip=(90, 132, 1980),
+        memory=(3350, 50, 80),
+        rates=(66.9, 494.7, 989.4, 33.5),
+        devices=("NVIDIA H100 80GB HBM3",),
+    ),
+    _part(
+        "h100-pcie",
+        "H100 PCIe",
+        chip=(90, 114, 1755),
+        memory=(2000, 50, 80),
+        rates=(51.2, 378, 756, 25.6),
+        devices=("NVIDIA H100 PCIe",),
+    ),
+    _part(
+        "h100-nvl",
+        "H100 NVL",
+        chip=(90, 132, 1785),
+        memory=(3938, 50, 94),
+        rates=(60.0, 417.5, 835.5, 30.0),
+        devices=("NVIDIA H100 NVL",),
+    ),
+    _part(
+        "h200",
+        "H200 SXM",
+        chip=(90, 132, 1980),
+        memory=(4800, 60, 141),
+        rates=(66.9, 494.7, 989.4, 33.5),
+        devices=("NVIDIA H200",),
+    ),
+    _part(
+        "b200",
+        "B200",
+        chip=(100, 148, 1965),
+        memory=(8000, 126, 180),
+        rates=(75.0, 1125, 2250, 37.0),
+        devices=("NVIDIA B200",),
+    ),
+    _part(
+        "l4",
+        "L4",
+        chip=(89, 58, 2040),
+        memory=(300, 48, 24),
+        rates=(30.3, 60, 121, 0.47),
+        devices=("NVIDIA L4",),
+    ),
+    _part(
+        "l40s",
+        "L40S",
+        chip=(89, 142, 2520),
+        memory=(864, 96, 48),
+        rates=(91.6, 183, 362, 1.43),
+        devices=("NVIDIA L40S",),
+    ),
+    _part(
+        "a10",
+        "A10",
+        chip=(86, 72, 1695),
+        memory=(600, 6, 24),
+        rates=(31.2, 62.5, 125, 0.98),
+        devices=("NVIDIA A10",),
+    ),
+    _part(
+        "rtx3080",
+        "GeForce RTX 3080",
+        chip=(86, 68, 1710),
+        memory=(760, 5, 10),
+        rates=(29.8, 29.8, 59.5, 0.47),
+        devices=("NVIDIA GeForce RTX 3080",),
+    ),
+    _part(
+        "rtx3090",
+        "GeForce RTX 3090",
+        chip=(86, 82, 1695),
+        memory=(936, 6, 24),
+        rates=(35.6, 35.6, 71.2, 0.56),
+        devices=("NVIDIA GeForce RTX 3090",),
+    ),
+    _part(
+        "rtx4080",
+        "GeForce RTX 4080",
+        chip=(89, 76, 2505),
+        memory=(716.8, 64, 16),
+        rates=(48.7, 48.7, 97.5, 0.76),
+        devices=("NVIDIA GeForce RTX 4080",),
+    ),
+    _part(
+        "rtx4090",
+        "GeForce RTX 4090",
+        chip=(89, 128, 2520),
+        memory=(1008, 72, 24),
+        rates=(82.6, 82.6, 165.2, 1.29),
+        devices=("NVIDIA GeForce RTX 4090",),
+    ),
+    _part(
+        "rtx5090",
+        "GeForce RTX 5090",
+        chip=(120, 170, 2407),
+        memory=(1792, 96, 32),
+        rates=(104.8, 104.8, 209.5, 1.64),
+        devices=("NVIDIA GeForce RTX 5090",),
+    ),
+)
+GPUS: dict[str, Gpu] = {gpu.key: gpu for gpu in _PARTS}
+
+
+def find_gpu(name: str) -> Gpu:
+    """The part of this key (`h200`, any case, spaces ignored) or exact device name.
+
+    Raises UnknownGpu, listing the known.
+    """
+    for gpu in GPUS.values():
+        if name in gpu.device_names:
+            return gpu
+    key = re.sub(r"[\s_]+", "", name.lower())
+    for gpu in GPUS.values():
+        if key in (gpu.key, gpu.key.replace("-", "")):
+            return gpu
+    near = difflib.get_close_matches(key, GPUS, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UnknownGpu(f"unknown GPU {name!r}; {hint}known: {', '.join(GPUS)}")
+
+
+def device_gpu(index: int = 0) -> Gpu:
+    """The part behind a CUDA device; an unknown one is estimated and marked so.
+
+    Raises UnknownGpu where there is no such device.
+    """
+    import torch
+
+    if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+        raise UnknownGpu(f"no CUDA device {index} on this machine")
+    properties = torch.cuda.get_device_properties(index)
+    try:
+        return find_gpu(properties.name)
+    except UnknownGpu:
+        return estimate_gpu(properties)
+
+
+def estimate_gpu(properties: Any) -> Gpu:
+    """A part from what the driver tells (`torch.cuda.get_device_properties`), marked estimated.
+
+    What the driver does not tell is scaled by SMs from the nearest known part of the same or an
+    older compute capability.
+    """
+    capability = properties.major * 10 + properties.minor
+    sms = properties.multi_processor_count
+    kin = max(
+        GPUS.values(),
+        key=lambda gpu: (
+            gpu.capability <= capability,
+            -abs(gpu.capability - capability) if gpu.capability <= capability else -gpu.capability,
+            -abs(gpu.sms - sms),
+        ),
+    )
+    scale = sms / kin.sms
+    clock_khz = getattr(properties, "clock_rate", 0) or kin.boost_clock_mhz * 1000
+    bus_bits = getattr(properties, "memory_bus_width", 0)
+    memory_khz = getattr(properties, "memory_clock_rate", 0)
+    # Two transfers a clock: the driver reports the clock of double-data-rate memory.
+    bandwidth = 2 * memory_khz * bus_bits / 8 / 1e6 if bus_bits and memory_khz else 0
+    nearest = max((c for c in _SM_LIMITS if c <= capability), default=80)
+    warps, blocks, shared = _SM_LIMITS[nearest]
+    return Gpu(
+        key=re.sub(r"[^a-z0-9]+", "-", properties.name.lower()).strip("-"),
+        name=properties.name,
+        capability=capability,
+        sms=sms,
+        bandwidth_gb_s=bandwidth or kin.bandwidth_gb_s * scale,
+        l2_bytes=getattr(properties, "L2_cache_size", 0) or kin.l2_bytes,
+        shared_bytes_per_sm=getattr(properties, "shared_memory_per_multiprocessor", 0) or shared,
+        registers_per_sm=getattr(properties, "regs_per_multiprocessor", 0) or 65536,
+        max_warps_per_sm=properties.max_threads_per_multi_processor // 32 or warps,
+        max_blocks_per_sm=blocks,
+        boost_clock_mhz=clock_khz // 1000,
+        memory_bytes=properties.total_memory,
+        tflops={
+            dtype: rate * scale * clock_khz / 1000 / kin.boost_clock_mhz
+            for dtype, rate in kin.tflops.items()
+        },
+        estimated=True,
+        device_names=(properties.name,),
+    )

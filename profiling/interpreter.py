@@ -1,0 +1,43 @@
+"""Triton's interpreter, mended where the versions supported here go wrong on honest kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def mend_interpreter() -> None:
+    """Mend this process's interpreter; call after triton was imported, as often as you like.
+
+    Two gaps, both seen in Triton 3.6: a loop bound given at run time is a one-element array, which
+    recent numpy no longer turns into an index; and `tl.dot` multiplies the bit patterns of bfloat16
+    operands, because numpy has no such type and holds them as 16-bit integers.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    if getattr(interpreter, "_mended", False):
+        return
+    interpreter._mended = True
+    builder = interpreter.InterpreterBuilder
+    dot, patch_tensor = builder.create_dot, interpreter._patch_lang_tensor
+
+    def create_dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
+        a, b = (
+            interpreter.TensorHandle(_widen(h.data), tl.float32) if h.dtype == tl.bfloat16 else h
+            for h in (a, b)
+        )
+        return dot(self, a, b, d, *rest)
+
+    def patch_lang_tensor(tensor: Any, *scope: Any) -> None:
+        patch_tensor(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    builder.create_dot = create_dot
+    interpreter._patch_lang_tensor = patch_lang_tensor
+
+
+def _widen(bits: Any) -> Any:
+    """bfloat16 bit patterns (uint16) -> float32, exactly."""
+    import numpy as np
+
+    return bits if bits.dtype != np.uint16 else (bits.astype(np.uint32) << 16).view(np.float32)

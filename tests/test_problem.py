@@ -1,0 +1,164 @@
+"""Problems as a user names and writes them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from beamsearch.errors import KernelError, ProblemError
+from beamsearch.kernel import bind, check_source, fingerprint
+from beamsearch.problem import find_problem, instantiate, least_work, list_problems, shrink
+
+# Least bytes in GB and FLOPs in G, by arithmetic on the shapes: every input and parameter read
+# once, the output written once, two operations a multiply-add, none for an output that no input
+# reaches. The flop counter knows only products, so pointwise work counts nothing.
+LEAST = {
+    "04": (4.297, 4.295),
+    "36": (7.516, 0),
+    "43": (2.391, 0),
+    "77": (0.302, 28.991),
+    "82": (1.070, 4.794),
+}
+
+
+@pytest.mark.parametrize("prefix", LEAST)
+def test_least_work_is_the_arithmetic(prefix):
+    problem = find_problem(prefix)
+    work = least_work(problem)
+    assert problem.dtype == "bfloat16"
+    assert (work.least_bytes / 1e9, work.flops / 1e9) == pytest.approx(LEAST[prefix], abs=6e-4)
+
+
+@pytest.mark.parametrize("prefix", LEAST)
+def test_a_shrunk_problem_keeps_its_structure(prefix):
+    problem = find_problem(prefix)
+    small = shrink(problem)
+    work = least_work(small)
+    full, reduced = instantiate(problem, "meta"), instantiate(small, "meta")
+    for name in ("kernel_size", "stride", "padding", "dilation", "eps"):
+        if name in full.arguments.values:
+            assert reduced.arguments.values[name] == full.arguments.values[name]
+    assert work.least_bytes < 200_000
+    assert set(reduced.arguments.values) == set(full.arguments.values)
+
+
+def test_names_are_found_in_full_in_part_by_folder_and_by_file(tmp_path):
+    name = "43_Max_Pooling_3D"
+    folder = find_problem(name).path.parent
+    shutil.copytree(folder, tmp_path / "mine")
+    assert find_problem("43").name == name
+    assert find_problem("77_conv").name.startswith("77_conv_transposed")
+    assert find_problem(str(tmp_path / "mine")).name == "mine"
+    assert find_problem(str(tmp_path / "mine" / "problem.py")).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("43_Max_Pooling_4D", "43_Max_Pooling_3D"), ("conv", "82_conv"), ("", "04_")]
+)
+def test_an_unknown_or_ambiguous_name_lists_the_near_ones(name, near):
+    with pytest.raises(ProblemError, match=near):
+        find_problem(name)
+
+
+def test_all_five_are_listed():
+    assert [name[:2] for name in list_problems()] == sorted(LEAST)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("x = (", "does not parse"),
+        ("import torch", "lacks Model"),
+        ("raise RuntimeError('no such thing')", "no such thing"),
+    ],
+)
+def test_a_file_that_is_no_problem_says_why(tmp_path, source, says):
+    path = tmp_path / "problem.py"
+    path.write_text(source)
+    with pytest.raises(ProblemError, match=says):
+        find_problem(str(path))
+
+
+def test_dtype_is_the_files_then_the_users(tmp_path):
+    source = find_problem("43").source.replace("DTYPE = torch.bfloat16\n", "")
+    (tmp_path / "problem.py").write_text(source)
+    problem = find_problem(str(tmp_path))
+    assert problem.dtype == "float32"
+    assert instantiate(problem.with_dtype("float16"), "meta").inputs[0].dtype.itemsize == 2
+    with pytest.raises(ProblemError, match="bfloat16"):
+        problem.with_dtype("float8")
+
+
+CLASH = """
+import torch, torch.nn as nn
+class Part(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((2,), float(scale)))
+        self.scale = scale
+    def forward(self, x):
+        return x * self.weight
+class Model(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.first, self.second = Part(3), Part(5)
+        self.bias = nn.Parameter(torch.ones(2))
+    def forward(self, x, bias):
+        return self.second(self.first(x)) + bias
+def get_inputs():
+    return [torch.rand(4, 2), torch.zeros(2)]
+def get_init_inputs():
+    return [7]
+"""
+
+
+def test_binding_follows_the_contracts_order_on_a_clash(tmp_path):
+    (tmp_path / "problem.py").write_text(CLASH)
+    values = instantiate(find_problem(str(tmp_path))).arguments.values
+    assert values["bias"].sum() == 0  # forward's parameter, not the model's
+    assert values["first_weight"][0] == 3 and values["second_weight"][0] == 5
+    assert "weight" not in values  # two of them: the last part is not unique
+    assert values["first_scale"] == 3
+    assert values["scale"] == 7  # not unique among submodules, so __init__'s argument
+
+
+def module(source):
+    namespace = type("module", (), {})()
+    exec(source, namespace.__dict__)
+    return namespace
+
+
+def test_a_name_that_cannot_be_bound_lists_what_can(tmp_path):
+    (tmp_path / "problem.py").write_text(CLASH)
+    arguments = instantiate(find_problem(str(tmp_path))).arguments
+    call = bind(module("def kernel_function(x, first_weight, extra=1): return x * first_weight"), arguments)
+    assert call().shape == (4, 2)
+    with pytest.raises(KernelError, match="asks for `y`.*first_weight"):
+        bind(module("def kernel_function(y): return y"), arguments)
+
+
+def test_model_new_gets_the_references_weights(tmp_path):
+    (tmp_path / "problem.py").write_text(CLASH)
+    instance = instantiate(find_problem(str(tmp_path)))
+    source = CLASH.replace("class Model(", "class ModelNew(")
+    assert bind(module(source), instance.arguments)().equal(instance.reference())
+    renamed = source.replace("self.second", "self.other")
+    with pytest.raises(KernelError, match=r"other\.weight.*second\.weight"):
+        bind(module(renamed), instance.arguments)
+
+
+def test_fingerprint_sees_code_only():
+    plain = "def kernel_function(x):\n    return x + 1\n"
+    dressed = '"""Docs."""\n\ndef kernel_function( x ):\n    "why"\n    # how\n    return (x + 1)\n'
+    assert fingerprint(plain) == fingerprint(dressed)
+    assert fingerprint(plain) != fingerprint(plain.replace("1", "2"))
+
+
+@pytest.mark.parametrize("source", ["def kernel(x): pass", "def f(:", "x = 1"])
+def test_a_kernel_without_an_entry_point_is_refused(source):
+    with pytest.raises(KernelError):
+        check_source(source)
+
+
+def test_problem_files_stand_where_the_package_finds_them():
+    assert Path(find_problem("04").path).parent.joinpath("input_kernel.py").is_file()
