@@ -20,7 +20,7 @@ from beamsearch.commands.resume import resume
 from beamsearch.commands.run import run
 from beamsearch.commands.show import show
 from beamsearch.commands.verify import verify
-from beamsearch.errors import BeamsearchError
+from beamsearch.errors import BeamsearchError, Stopped
 
 EXIT_CODES = """\b
 Exit codes:
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except BeamsearchError as error:
         _end(error, error.exit_code, verbose)
     except KeyboardInterrupt as error:
-        _end(error, 130, verbose)
+        _end(error, Stopped.exit_code, verbose)
     except BrokenPipeError as error:
         # The reader of our output has gone; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -88,7 +88,7 @@ def _end(error: BaseException, code: int, verbose: bool, silent: bool = False) -
     if verbose:
         raise error
     if not silent:
-        words = " ".join(str(error).split()) or "interrupted"
-        label = "stopped" if code == 130 else "error"
-        print(f"{label}: {words}", file=sys.stderr)  # noqa: T201
+        words = " ".join(str(error).split())
+        line = words or "stopped" if code == Stopped.exit_code else f"error: {words}"
+        print(line, file=sys.stderr)  # noqa: T201
     sys.exit(code)

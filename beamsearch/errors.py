@@ -21,6 +21,12 @@ class KernelError(UsageError):
     """A kernel file that does not parse, has no entry point, or cannot be bound."""
 
 
+class NoGpuError(BeamsearchError):
+    """What was asked for needs an NVIDIA GPU, and there is none."""
+
+    exit_code = 3
+
+
 class EndpointError(BeamsearchError):
     """The model endpoint refused or could not be reached."""
 

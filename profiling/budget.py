@@ -22,6 +22,7 @@ UNIT_NAMES = {
     "issue": "instruction issue",
     "alu": "the integer and logic pipe",
     "fma": "the multiply-add pipe",
+    "fma_heavy": "the integer half of the multiply-add pipe",
     "special": "the special-function pipe",
     "fp64": "the double precision pipe",
     "uniform": "the uniform pipe",
@@ -36,13 +37,14 @@ _METRICS: dict[str, tuple[str, ...]] = {
     "issue": ("issue_busy",),
     "alu": ("alu_busy",),
     "fma": ("fma_busy",),
+    "fma_heavy": ("fma_heavy_busy",),
     "special": ("special_busy",),
     "fp64": ("fp64_busy",),
     "uniform": ("uniform_busy",),
     "matrix": ("matrix_busy",),
     "atomics": ("atomic_busy",),
 }
-ARITHMETIC = ("issue", "alu", "fma", "special", "fp64", "uniform")
+ARITHMETIC = ("issue", "alu", "fma", "fma_heavy", "special", "fp64", "uniform")
 """Units that work is taken off when instructions go away."""
 
 MEMORY_BOUND = 0.85
@@ -76,7 +78,7 @@ class Budget:
         Where nothing is known of the units, every unit named is taken for the busiest.
         """
         if not self.busy:
-            return 1 / max(max(factors.values()), 1e-3)
+            return 1 / max(*factors.values(), 1e-3)
         before, after = max(self.busy.values()), max(self.after(factors).busy.values())
         return max(1.0, before / max(after, 1e-3))
 

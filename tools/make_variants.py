@@ -57,7 +57,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"BLOCK": 8192, "WARPS": 4, "CONST": True},
         {"BLOCK": 512, "WARPS": 2, "CONST": True, "UNROLL": True},
         {"BLOCK": 1024, "WARPS": 8, "CONST": True, "UNROLL": True},
-        {"BLOCK": 1024, "CONST": True, "EVICT": "evict_first", "KEEP": "evict_last", "STORE": ".cs"},
+        {
+            "BLOCK": 1024,
+            "CONST": True,
+            "EVICT": "evict_first",
+            "KEEP": "evict_last",
+            "STORE": ".cs",
+        },
         {"BLOCK": 256, "WARPS": 1, "CONST": True, "UNROLL": True, "KEEP": "evict_last"},
     ],
     "36_tile": [
@@ -221,7 +227,9 @@ def check(variants: list[dict[str, str]]) -> int:
             instance = instances[variant["problem"]]
             started = time.monotonic()
             try:
-                output = bind(load(variant["name"], variant["source"], Path(folder)), instance.arguments)()
+                output = bind(
+                    load(variant["name"], variant["source"], Path(folder)), instance.arguments
+                )()
                 expected = instance.reference()
                 torch.testing.assert_close(output.float(), expected.float(), rtol=2e-2, atol=2e-2)
                 state = "ok"

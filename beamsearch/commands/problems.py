@@ -30,9 +30,7 @@ def problems(json: JsonOption = False) -> None:
         )
         if not json:
             typer.echo(name)
-            inputs = ", ".join(
-                f"{key} {tuple(shape)}" for key, shape in work.input_shapes.items()
-            )
+            inputs = ", ".join(f"{key} {tuple(shape)}" for key, shape in work.input_shapes.items())
             typer.echo(f"    {inputs} -> {work.output_shape}, {problem.dtype}")
             typer.echo(
                 f"    least work {work.least_bytes / 1e9:.3f} GB, {work.flops / 1e9:.1f} GFLOP"

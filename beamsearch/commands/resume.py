@@ -17,7 +17,11 @@ def resume(
     time_limit: TimeLimitOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Go on with a run that was stopped in any way, or give a finished one more rounds."""
+    """Go on with a stopped run.
+
+    However it was stopped, it goes on from what is on disk; a finished run may be given more
+    rounds.
+    """
     from beamsearch.environment import check_platform
     from beamsearch.settings import parse_duration
 
@@ -28,9 +32,7 @@ def resume(
     from beamsearch.commands.run import observe
 
     observe(
-        lambda observer: runner.resume(
-            run, observer=observer, rounds=rounds, time_limit_s=limit_s
-        ),
+        lambda observer: runner.resume(run, observer=observer, rounds=rounds, time_limit_s=limit_s),
         run,
         json,
     )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 def run(
     problem: ProblemArgument,
+    *,
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of the run. Default: runs/<problem>/<date-time>."),
@@ -36,7 +37,7 @@ def run(
         typer.Option(metavar="FILE", help="First kernel. Default: input_kernel.py of the problem."),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(metavar="N", help="Rounds. Default: 8.", show_default=False)
+        int | None, typer.Option(metavar="N", help="Rounds. Default: 8.")
     ] = None,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Parallel workers a round. Default: 4.")
@@ -64,9 +65,9 @@ def run(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a problem's kernel fast: rounds of profile, diagnose, rewrite, judge, reflect.
+    """Make a problem's kernel fast.
 
-    Uses the first NVIDIA GPU; with none, kernels are checked in Triton's interpreter and times are
+    Rounds of profile, diagnose, rewrite, judge, reflect; the best kernels stay in the beam. Uses the first NVIDIA GPU; with none, kernels are checked in Triton's interpreter and times are
     modelled. Asks the endpoint of OPENAI_BASE_URL / OPENAI_API_KEY; with none, a built-in playbook
     thinks. Started again on the same --output, it goes on where it stopped.
     """

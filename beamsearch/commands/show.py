@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def show(run: RunArgument, json: JsonOption = False) -> None:
-    """Summarise a run: rounds, candidates, speedups, multiple of the floor, notes."""
+    """Summarise a run from its records.
+
+    Rounds, candidates, speedups, multiple of the floor, notes.
+    """
     from beamsearch.records.trace import Trace
 
     trace = Trace(run)

@@ -36,15 +36,10 @@ def read_problem_message(message: Mapping[str, Any]) -> Problem:
 def reference_maker(
     message: Mapping[str, Any], device: str, mode: str | None
 ) -> Callable[[CallArguments], Callable[[], Any]]:
-    """What binds the reference to arguments: their tensors as inputs, their state as weights.
-
-    Every binding shares one compiled function, so that tuning is paid once.
-    """
+    """What binds the reference to arguments: their tensors as inputs, their state as weights."""
     import torch
 
     module = load_module(read_problem_message(message))
-    if mode is not None:
-        torch.set_float32_matmul_precision("highest")  # as PyTorch has it where nobody asks
 
     def make(arguments: CallArguments) -> Callable[[], Any]:
         with torch.device(device):

@@ -150,7 +150,7 @@ class ChatModel:
         raise fault
 
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
-        """What Retry-After says, else doubling waits; jitter keeps workers from marching in step."""
+        """What Retry-After says, else doubling waits; with jitter, so that workers fall out of step."""
         import tenacity
 
         first_s = self.patience.first_wait_s

@@ -1,0 +1,238 @@
+"""`benchmark [PROBLEM or RUN…]`: every problem's times side by side, each kernel verified first."""
+
+from __future__ import annotations
+
+import json as json_module
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from beamsearch.commands.options import DeviceOption
+
+if TYPE_CHECKING:
+    from beamsearch.executor.jobs import Executor
+    from beamsearch.problem import Problem
+    from beamsearch.records.measurement import Measurement
+    from profiling.profile import Floor
+
+COLUMNS = ("eager", "compile", "max_autotune", "input", "opt")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line to be: a problem and the kernels to be put beside its baselines."""
+
+    problem: Problem
+    kernels: dict[str, Path | None]
+    """`input` and `opt`; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One problem measured. A column has a time or says why not."""
+
+    problem: str
+    gpu: str
+    times: dict[str, Measurement]
+    missing: dict[str, str]
+    floor: Floor | None
+
+    def over(self, baseline: str) -> float | None:
+        """Speedup of the optimized kernel over a baseline."""
+        from beamsearch.report.numbers import ratio
+
+        return ratio(self.times.get(baseline), self.times.get("opt"))
+
+    @property
+    def sound(self) -> bool:
+        """Whether both kernels are there, correct and timed."""
+        return "input" in self.times and "opt" in self.times
+
+    def as_json(self) -> dict[str, Any]:
+        """The row as it goes into the JSON file; every time with its spread and source."""
+        return {
+            "problem": self.problem,
+            "gpu": self.gpu,
+            "times": {name: time.model_dump(mode="json") for name, time in self.times.items()},
+            "missing": self.missing,
+            "floor": self.floor.model_dump(mode="json") if self.floor else None,
+            "floor_ms": self.floor.time_ms if self.floor else None,
+            "over": {name: self.over(name) for name in COLUMNS[:-1]},
+        }
+
+
+def benchmark(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PROBLEM or RUN]...", help="Default: all that come along."),
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write every number there.")
+    ] = None,
+    device: DeviceOption = None,
+) -> None:
+    """Time kernels beside their baselines.
+
+    Eager, torch.compile, max-autotune, input and optimized kernel, interleaved. Each kernel is verified before it is timed. A problem's optimized kernel is the one kept under
+    artifacts/, else that of its newest run under runs/. Exit code 1 where a kernel is wrong or
+    missing. Needs an NVIDIA GPU.
+    """
+    from beamsearch.environment import check_platform, pick_device
+    from beamsearch.errors import NoGpuError
+    from beamsearch.problem import list_problems
+
+    check_platform()
+    picked = pick_device(device)
+    entries = [find_entry(name) for name in what or list_problems()]
+    if picked is None:
+        raise NoGpuError(
+            "benchmark needs an NVIDIA GPU: it times kernels and models nothing; without one, "
+            "`verify` checks a kernel and `run` models its time"
+        )
+    rows = []
+    for entry in entries:
+        rows.append(measure(entry, picked))
+        typer.echo(line(rows[-1]))
+    for text in summary(rows):
+        typer.echo(text)
+    if json is not None:
+        write(json, rows, picked)
+    if not all(row.sound for row in rows):
+        raise typer.Exit(1)
+
+
+def find_entry(name: str) -> Entry:
+    """The entry for a run's folder or a problem. Raises UsageError where it is neither."""
+    from dataclasses import replace
+
+    from beamsearch.problem import find_problem, read_problem
+    from beamsearch.records.trace import Trace
+
+    folder = Path(name)
+    if not (folder / "run.json").is_file():
+        problem = find_problem(name)
+        return Entry(problem, {"input": problem.input_kernel, "opt": kept(problem.name)})
+    trace = Trace(folder)
+    record = trace.run_record()
+    problem = replace(read_problem(trace.problem_file), name=record.problem)
+    best = trace.best_kernel_file
+    return Entry(
+        problem.with_dtype(record.problem_dtype),
+        {"input": trace.input_file, "opt": best if best.is_file() else None},
+    )
+
+
+def kept(problem: str) -> Path | None:
+    """The optimized kernel of a problem: under artifacts/, else of the newest run under runs/."""
+    from beamsearch.display import WINNER
+    from beamsearch.resources import data_folder
+
+    curated = data_folder("artifacts") / problem / WINNER
+    if curated.is_file():
+        return curated
+    runs = [path for path in (Path("runs") / problem).glob(f"*/{WINNER}") if path.is_file()]
+    return max(runs, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def measure(entry: Entry, device: int) -> Row:
+    """Verify the kernels, then time everything that may be timed, interleaved in one visit."""
+    from beamsearch.baseline import measure_floor
+    from beamsearch.commands.lane import lane
+    from beamsearch.errors import BeamsearchError
+
+    problem, floor, gpu = entry.problem, None, "?"
+    times: dict[str, Measurement] = {}
+    missing: dict[str, str] = {}
+    try:
+        with lane(problem, device, "h200") as executor:
+            gpu = executor.gpu
+            floor = measure_floor(problem, gpu, device)
+            times, missing = compare(entry, executor)
+    except BeamsearchError as error:  # one problem's trouble is a line of its own, not the end
+        missing = {name: str(error) for name in COLUMNS}
+    return Row(problem.name, gpu, times, missing, floor)
+
+
+def compare(entry: Entry, executor: Executor) -> tuple[dict[str, Measurement], dict[str, str]]:
+    """Times by column, and the reason for each column that has none."""
+    from beamsearch.executor.jobs import CompareJob, JudgeJob, Subject
+
+    missing: dict[str, str] = {}
+    subjects = [
+        Subject(name="eager", kind="eager"),
+        Subject(name="compile", kind="compile"),
+        Subject(name="max_autotune", kind="max_autotune"),
+    ]
+    for name, path in entry.kernels.items():
+        if path is None:
+            missing[name] = "missing"
+            continue
+        subject = Subject(name=name, source=path.read_text())
+        verdict = executor.run(JudgeJob(subject=subject)).verdict
+        if verdict.correct:
+            subjects.append(subject)
+        else:
+            missing[name] = f"{verdict.outcome}: {verdict.reason}"
+    comparison = executor.run(CompareJob(subjects=subjects))
+    return comparison.measurements, comparison.failed | missing
+
+
+def line(row: Row) -> str:
+    """`name  eager=… compile=… max-autotune=… input=… opt=…  floor=… (1.18x)  8.90x`."""
+    columns = []
+    for name in COLUMNS:
+        time = row.times.get(name)
+        told = f"{time.time_ms:.3f}" if time else word(row.missing.get(name, "not timed"))
+        columns.append(f"{name.replace('_', '-')}={told}")
+    told = f"{row.problem}  {' '.join(columns)}"
+    optimized = row.times.get("opt")
+    if row.floor is not None:
+        told += f"  floor={row.floor.time_ms:.3f}"
+        if optimized is not None:
+            told += f" ({optimized.time_ms / row.floor.time_ms:.2f}x)"
+    gain = row.over("compile")
+    told += f"  {gain:.2f}x" if gain is not None else ""
+    reasons = [
+        f"\n    {name.replace('_', '-')}: {why}"
+        for name, why in row.missing.items()
+        if why != "missing"
+    ]
+    return told + "".join(reasons)
+
+
+def word(reason: str) -> str:
+    """`wrong: the last row differs` as `WRONG`; a missing kernel stays `missing`."""
+    head = reason.split(":", 1)[0]
+    return head if head == "missing" else head.upper() if head.isidentifier() else "FAILED"
+
+
+def summary(rows: list[Row]) -> list[str]:
+    """Geometric mean, median and how many are faster, over each baseline."""
+    lines = []
+    for baseline in ("compile", "max_autotune", "eager", "input"):
+        gains = [gain for row in rows if (gain := row.over(baseline)) is not None]
+        if not gains:
+            continue
+        name = {"compile": "torch.compile", "max_autotune": "max-autotune"}.get(baseline, baseline)
+        lines.append(
+            f"over {name}: geometric mean {statistics.geometric_mean(gains):.2f}x, "
+            f"median {statistics.median(gains):.2f}x, "
+            f"faster on {sum(gain > 1 for gain in gains)} of {len(rows)}"
+        )
+    return lines
+
+
+def write(path: Path, rows: list[Row], device: int) -> None:
+    """Every number and the machine it was taken on, as JSON."""
+    from beamsearch.environment import describe
+    from beamsearch.records.trace import write_text
+
+    content = {
+        "environment": describe(device).model_dump(mode="json"),
+        "rows": [row.as_json() for row in rows],
+        "summary": summary(rows),
+    }
+    write_text(path, json_module.dumps(content, indent=2) + "\n")

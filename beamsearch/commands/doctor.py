@@ -1,0 +1,207 @@
+"""`doctor`: what this machine can do, line by line, and what to do about the rest."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from beamsearch.commands.options import DeviceOption, JsonOption
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was looked at. `fail`: the main job cannot run; `warn`: it runs with less."""
+
+    level: Level
+    what: str
+    found: str
+    do: str = ""
+    """What to do about it."""
+
+
+def doctor(json: JsonOption = False, device: DeviceOption = None) -> None:
+    """Check this machine, and say what to do.
+
+    GPU, driver, Nsight Compute, torch, triton, endpoint, folders. Exit code 1 only where the main job cannot run at all. Changes nothing.
+    """
+    lines = []
+    for line in look(device):
+        lines.append(line)
+        if not json:
+            colour = {"ok": "green", "warn": "yellow", "fail": "red"}[line.level]
+            head = typer.style(f"{line.level:<5}", fg=colour)
+            typer.echo(f"{head}{line.what:<16}{line.found}")
+            if line.do:
+                typer.echo(f"{'':21}-> {line.do}")
+    failed = any(line.level == "fail" for line in lines)
+    if json:
+        typer.echo(json_module.dumps({"ok": not failed, "lines": [asdict(x) for x in lines]}))
+    if failed:
+        raise typer.Exit(1)
+
+
+def look(device: int | None) -> Iterator[Line]:
+    """Every check in turn, cheapest first."""
+    yield from _platform()
+    yield from _packages()
+    yield from _gpu(device)
+    yield _endpoint()
+    yield from _folders()
+
+
+def _platform() -> Iterator[Line]:
+    from beamsearch.environment import unsupported_platform
+
+    reason = unsupported_platform()
+    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    yield Line("fail" if reason else "ok", "platform", system, reason or "")
+
+
+def _packages() -> Iterator[Line]:
+    """Versions, and that the packages can really be imported."""
+    import importlib
+
+    for name, level in (("torch", "fail"), ("triton", "fail"), ("ncu_report", "warn")):
+        try:
+            module = importlib.import_module(name)
+        except (ImportError, OSError) as error:  # OSError: a shared library that does not load
+            needed = "to run anything" if level == "fail" else "to read Nsight Compute's reports"
+            yield Line(
+                "fail" if level == "fail" else "warn",
+                name,
+                f"cannot be imported: {error}",
+                f"needed {needed}: pip install {name.replace('_', '-')}",
+            )
+            continue
+        version = getattr(module, "__version__", None)
+        yield Line("ok", name, str(version) if version else "present")
+
+
+def _gpu(device: int | None) -> Iterator[Line]:
+    from beamsearch.environment import devices, gpu_state, judge_state, pick_device
+    from beamsearch.errors import UsageError
+
+    try:
+        picked = pick_device(device)
+    except UsageError as error:
+        yield Line("fail", "gpu", str(error))
+        return
+    if picked is None:
+        yield Line(
+            "warn",
+            "gpu",
+            "no NVIDIA GPU: kernels are checked in Triton's interpreter, times are modelled",
+            "for measured times run on a machine with an NVIDIA GPU and its driver",
+        )
+        return
+    for other in devices():
+        mark = "  (used)" if other.index == picked else ""
+        memory = f"{other.memory_bytes / 2**30:.0f} GiB"
+        yield Line("ok", f"gpu {other.index}", f"{other.name}, {memory}{mark}")
+    used = devices()[picked]
+    state = gpu_state(used.uuid)
+    if state.driver is None:
+        yield Line(
+            "warn",
+            "nvidia-smi",
+            "does not answer",
+            "other users of the GPU and throttling cannot be seen; install nvidia-smi",
+        )
+    else:
+        yield Line("ok", "driver", state.driver)
+    for warning in judge_state(used.name, used.memory_bytes, state, least_bytes=0):
+        what, _, todo = warning.partition("; ")
+        yield Line("warn", "gpu state", what, todo or "wait, or take another GPU with --device")
+    yield from _cuda_in_torch()
+    yield from _compiler()
+    yield from _ncu()
+
+
+def _cuda_in_torch() -> Iterator[Line]:
+    try:
+        import torch
+    except (ImportError, OSError):
+        return  # told already, among the packages
+    if torch.version.cuda is None:
+        yield Line(
+            "fail",
+            "torch and CUDA",
+            "there is a GPU, but this torch is built without CUDA",
+            "install a CUDA build of torch, or hide the GPU with CUDA_VISIBLE_DEVICES= ",
+        )
+    else:
+        yield Line("ok", "torch and CUDA", f"built for CUDA {torch.version.cuda}")
+
+
+def _compiler() -> Iterator[Line]:
+    """Triton compiles a launcher in C for every kernel that runs on a GPU."""
+    found = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    if found:
+        yield Line("ok", "C compiler", found)
+    else:
+        yield Line("fail", "C compiler", "none", "Triton needs one to launch kernels: install gcc")
+
+
+def _ncu() -> Iterator[Line]:
+    from profiling.ncu import check_permission, find_ncu, ncu_version
+
+    path = find_ncu()
+    without = "profiles come from the compiler until then"
+    if path is None:
+        yield Line(
+            "warn",
+            "ncu",
+            "Nsight Compute is not installed",
+            f"install the package nsight-compute or the CUDA toolkit; {without}",
+        )
+        return
+    yield Line("ok", "ncu", f"{ncu_version(path)} ({path})")
+    refused = check_permission(path)
+    if refused:
+        yield Line("warn", "ncu permission", str(refused), without)
+    else:
+        yield Line("ok", "ncu permission", "may read the GPU's counters")
+
+
+def _endpoint() -> Line:
+    from beamsearch.llm.endpoint import endpoint_configured, read_env
+
+    if not endpoint_configured(read_env()):
+        return Line(
+            "ok",
+            "endpoint",
+            "none configured: the built-in playbook thinks",
+            "for a model set OPENAI_API_KEY, or OPENAI_BASE_URL for one of your own",
+        )
+    from beamsearch.llm.chat import check_endpoint
+
+    answer = check_endpoint()
+    if answer.startswith("ok"):
+        return Line("ok", "endpoint", answer.removeprefix("ok").lstrip(": "))
+    return Line("warn", "endpoint", answer, "or go without: --llm playbook")
+
+
+def _folders() -> Iterator[Line]:
+    from beamsearch.environment import cache_folder
+
+    kept = "baselines and rates are measured again in every run"
+    places: list[tuple[str, Path, Level, str]] = [
+        ("cache", cache_folder(), "warn", f"set XDG_CACHE_HOME to a writable folder; else {kept}"),
+        ("runs", Path.cwd() / "runs", "warn", "give run an --output folder that can be written"),
+    ]
+    for what, folder, level, todo in places:
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        if nearest.is_dir() and os.access(nearest, os.W_OK):
+            yield Line("ok", what, str(folder))
+        else:
+            yield Line(level, what, f"{folder} cannot be written", todo)

@@ -1,0 +1,167 @@
+"""`profile PROBLEM [KERNEL]`: what holds a kernel back, and where."""
+
+from __future__ import annotations
+
+import json as json_module
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beamsearch.commands.options import (
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    ProblemArgument,
+    TargetOption,
+)
+
+if TYPE_CHECKING:
+    from beamsearch.records.measurement import Measurement
+    from profiling.profile import Finding, Floor, Launch, Profile
+
+
+def profile(
+    problem: ProblemArgument,
+    kernel: Annotated[
+        Path | None,
+        typer.Argument(metavar="KERNEL", help="Default: input_kernel.py of the problem."),
+    ] = None,
+    json: JsonOption = False,
+    keep_report: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Keep Nsight Compute's report (.ncu-rep) there."),
+    ] = None,
+    dtype: DtypeOption = None,
+    target: TargetOption = None,
+    device: DeviceOption = None,
+) -> None:
+    """Tell what holds a kernel back.
+
+    The floor, the traffic, findings, and the source with its counters: from Nsight Compute where there is a GPU, from the compiler alone where there is none. The
+    kernel is verified first.
+    """
+    from beamsearch.environment import check_platform, pick_device
+
+    check_platform()
+    picked = pick_device(device)
+
+    from beamsearch.baseline import measure_floor
+    from beamsearch.commands.lane import lane
+    from beamsearch.commands.verify import print_verdict, read_source
+    from beamsearch.errors import UsageError
+    from beamsearch.executor.jobs import JudgeJob, ProfileJob, Subject
+    from beamsearch.problem import find_problem
+    from profiling.findings import find
+    from profiling.hotspots import annotate
+
+    found = find_problem(problem).with_dtype(dtype)
+    path = kernel or found.input_kernel
+    if path is None:
+        raise UsageError(f"{found.name} has no input_kernel.py; name a kernel file")
+    source = read_source(path)
+    subject = Subject(name=path.stem, source=source)
+    with lane(found, picked, target or "h200") as executor:
+        judgement = executor.run(JudgeJob(subject=subject))
+        if not judgement.verdict.correct:
+            if json:
+                typer.echo(json_module.dumps(judgement.model_dump(mode="json")))
+            else:
+                print_verdict(judgement)
+            raise typer.Exit(1)
+        taken = executor.run(ProfileJob(subject=subject))
+        floor = measure_floor(found, executor.gpu, picked)
+        if keep_report is not None:
+            keep(executor.scratch, keep_report)
+    time = judgement.measurement
+    findings = find(taken, floor, time.time_ms if time else None)
+    if json:
+        answer = {
+            "problem": found.name,
+            "kernel": str(path),
+            "floor": floor.model_dump(mode="json"),
+            "floor_ms": floor.time_ms,
+            "measurement": time.model_dump(mode="json") if time else None,
+            "profile": taken.model_dump(mode="json"),
+            "findings": [item.model_dump(mode="json") for item in findings],
+            "annotated_source": annotate(taken, source),
+        }
+        typer.echo(json_module.dumps(answer))
+        return
+    print_page(f"{found.name}  {path}", taken, floor, time, findings)
+    typer.echo()
+    typer.echo(annotate(taken, source))
+
+
+def keep(scratch: Path, wanted: Path) -> None:
+    """Copy the report that profiling left. Raises UsageError where there is none."""
+    from beamsearch.errors import UsageError
+
+    reports = sorted(scratch.rglob("*.ncu-rep"), key=lambda path: path.stat().st_mtime)
+    if not reports:
+        raise UsageError(
+            "--keep-report: this profile is the compiler's, there is no Nsight Compute report "
+            "(`python -m beamsearch doctor` says why)"
+        )
+    shutil.copyfile(reports[-1], wanted)
+
+
+def print_page(
+    title: str,
+    taken: Profile,
+    floor: Floor,
+    time: Measurement | None,
+    findings: list[Finding],
+) -> None:
+    """One screen: distance to the floor, traffic ledger, launches, findings in order of worth."""
+
+    def heading(text: str) -> None:
+        typer.echo(typer.style(text, bold=True))
+
+    source = "Nsight Compute" if taken.source == "ncu" else "the compiler, nothing measured"
+    heading(f"{title}  on {taken.gpu}, from {source}")
+    if taken.note:
+        typer.echo(f"note: {taken.note}")
+    rate = "measured" if floor.bandwidth_source == "measured" else "datasheet"
+    typer.echo(
+        f"floor  {floor.time_ms:.4g} ms  ({floor.least_bytes / 1e9:.3f} GB at "
+        f"{floor.bandwidth_gb_s:.0f} GB/s, {rate}; {floor.flops / 1e9:.1f} GFLOP)"
+    )
+    if time is not None:
+        about = "~" if time.source == "modelled" else ""
+        typer.echo(f"time   {time}  = {about}{time.time_ms / floor.time_ms:.2f}x the floor")
+    for level, moved in taken.traffic.items():
+        least = f"  {moved / floor.least_bytes:.2f}x the least" if floor.least_bytes else ""
+        typer.echo(f"{level:<6} {moved / 1e9:.3f} GB{least}")
+    for launch in taken.launches:
+        typer.echo(describe_launch(launch))
+    heading("findings, by what fixing them alone could give")
+    for number, item in enumerate(findings, 1):
+        where = f"  (line {', '.join(map(str, item.lines[:6]))})" if item.lines else ""
+        typer.echo(f"{number:>2}. up to {item.gain_bound:.2f}x  {item.title}{where}")
+        typer.echo(f"      {'; '.join(item.evidence)}")
+        typer.echo(f"      {item.advice}")
+    if not findings:
+        typer.echo("    none")
+
+
+def describe_launch(launch: Launch) -> str:
+    """A launch in one line; what is missing is left out."""
+    parts = [f"grid {'x'.join(map(str, launch.grid))}", f"{launch.threads} threads"]
+    if launch.duration_us is not None:
+        parts.append(f"{launch.duration_us:.1f} us")
+    if launch.share is not None:
+        parts.append(f"{launch.share:.0%} of the call")
+    if launch.registers is not None:
+        parts.append(f"{launch.registers} registers")
+    if launch.spill_bytes:
+        parts.append(f"{launch.spill_bytes} B spilled")
+    if launch.shared_bytes is not None:
+        parts.append(f"{launch.shared_bytes} B shared")
+    if launch.occupancy is not None:
+        limit = f" by {launch.occupancy_limiter}" if launch.occupancy_limiter else ""
+        parts.append(f"occupancy {launch.occupancy:.0%}{limit}")
+    if launch.load_bits is not None:
+        parts.append(f"widest load {launch.load_bits} bits")
+    return f"launch {launch.name}: {', '.join(parts)}"

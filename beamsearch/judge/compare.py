@@ -1,0 +1,166 @@
+"""Whether an output is the one the problem asks for, element by element.
+
+Everything is measured against an oracle in float32. An element may be off by the documented
+tolerance (rtol = atol = 1e-3 in float32, 1e-2 in half types), but by no more than a share of the
+output's own spread, so that neither a huge mean nor a tiny output empties the test; one rounding of
+the output's own dtype is always allowed, and so is what PyTorch's own result is off by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-3, "float64": 1e-3}
+SPREAD_SHARE = 5
+"""An element is never off by more than five tolerances of the spread: 5% in half types. A constant
+output is off by a whole spread, a sum that lost one of 27 equal terms by a fifth."""
+NOISE_SHARE = 3
+"""Times PyTorch's own rms error that an element may be off: three standard deviations."""
+PIECE = 1 << 25
+"""Elements compared in one go, to bound what comparing needs beside the data."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What an output's errors are measured by."""
+
+    spread: float
+    """Standard deviation of the oracle's elements."""
+    noise: float
+    """Rms error of PyTorch's own result in the problem's dtype."""
+    tolerance: float
+    """Of the dtype; 0 for integers, which must be equal."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far an output is from the oracle."""
+
+    elements: int
+    wrong: int
+    """Elements outside their tolerance, unwritten and non-finite ones included."""
+    not_finite: int
+    """Elements that are NaN or infinite where the oracle is not, or the other way round."""
+    worst: float
+    """Largest absolute error of a finite element."""
+    worst_index: int
+    """Where it is, in the flattened output."""
+    relative_rms: float
+    """Rms error over the spread."""
+    drifted: bool
+    """Whether the rms error alone says that this is another result."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the output is right."""
+        return self.wrong == 0 and not self.drifted
+
+    def explain(self, result: torch.Tensor, oracle: torch.Tensor) -> str:
+        """One line: how many, how far, where."""
+        import torch
+
+        where = [int(i) for i in torch.unravel_index(torch.tensor(self.worst_index), oracle.shape)]
+        got = float(result.flatten()[self.worst_index])
+        want = float(oracle.flatten()[self.worst_index])
+        share = 100 * self.wrong / self.elements
+        text = f"{self.wrong} of {self.elements} elements wrong ({share:.3g}%)"
+        if self.not_finite:
+            text += f", {self.not_finite} of them NaN, infinite or never written"
+        if self.not_finite < self.wrong or self.drifted:
+            text += f"; worst error {self.worst:.4g} at {where}: {got:.6g} instead of {want:.6g}"
+        return text + f"; rms error {100 * self.relative_rms:.3g}% of the output's spread"
+
+
+def spread_of(oracle: torch.Tensor) -> float:
+    """Standard deviation of the finite elements, over pieces in float64."""
+    import torch
+
+    count, total, squares = 0, 0.0, 0.0
+    for part in oracle.flatten().split(PIECE):
+        finite = part[torch.isfinite(part)] if part.is_floating_point() else part
+        count += finite.numel()
+        total += float(finite.sum(dtype=torch.float64))
+        squares += float((finite.double() ** 2).sum())
+    if count == 0:
+        return 0.0
+    mean = total / count
+    return max(0.0, squares / count - mean**2) ** 0.5
+
+
+def compare(result: torch.Tensor, oracle: torch.Tensor, scale: Scale) -> Difference:
+    """Compare an output with the oracle of the same shape."""
+    import torch
+
+    device = oracle.device
+    wrong = torch.zeros((), dtype=torch.int64, device=device)
+    bad = torch.zeros((), dtype=torch.int64, device=device)
+    squares = torch.zeros((), dtype=torch.float64, device=device)
+    allowed_squares = torch.zeros((), dtype=torch.float64, device=device)
+    worst = torch.full((), -1.0, device=device)
+    worst_index = torch.zeros((), dtype=torch.int64, device=device)
+    start = 0
+    for got, want in zip(
+        result.flatten().split(PIECE), oracle.flatten().split(PIECE), strict=True
+    ):
+        error, allowed, same = _errors(got, want, scale)
+        mismatch = ~same & ~torch.isfinite(error)
+        outside = ~same & ~(error <= allowed)
+        bad += mismatch.sum()
+        wrong += outside.sum()
+        finite = torch.where(same | mismatch, 0.0, error)
+        squares += finite.square().sum(dtype=torch.float64)
+        allowed_squares += torch.where(same | mismatch, 0.0, _rounding(got, want)).square().sum(
+            dtype=torch.float64
+        )
+        # Where nothing finite is wrong, the place shown is that of the first bad element.
+        rank = torch.where(mismatch, torch.finfo(torch.float32).tiny, finite)
+        high, index = rank.max(0)
+        better = high > worst
+        worst_index = torch.where(better, index + start, worst_index)
+        worst = torch.where(better, high, worst)
+        start += got.numel()
+    elements = oracle.numel()
+    rms = float(squares / max(1, elements)) ** 0.5
+    rounding_rms = float(allowed_squares / max(1, elements)) ** 0.5
+    limit = scale.tolerance * scale.spread + rounding_rms + NOISE_SHARE * scale.noise
+    return Difference(
+        elements=elements,
+        wrong=int(wrong),
+        not_finite=int(bad),
+        worst=max(0.0, float(worst)),
+        worst_index=int(worst_index),
+        relative_rms=rms / scale.spread if scale.spread else (float("inf") if rms else 0.0),
+        drifted=rms > limit,
+    )
+
+
+def _errors(
+    got: torch.Tensor, want: torch.Tensor, scale: Scale
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Absolute errors, what is allowed, and where both are the same NaN or infinity."""
+    import torch
+
+    value = got.float() if got.dtype != torch.float64 else got
+    want = want.to(value.dtype)
+    # What overflows in the output's own dtype is infinite there, and rightly so.
+    rounded = want.to(got.dtype).to(value.dtype)
+    same = (value == rounded) | (torch.isnan(value) & torch.isnan(want))
+    error = (value - want).abs()
+    documented = scale.tolerance * (1 + want.abs())
+    cap = SPREAD_SHARE * scale.tolerance * scale.spread
+    allowed = documented.clamp(max=cap) + _rounding(got, want) + NOISE_SHARE * scale.noise
+    return error, allowed, same
+
+
+def _rounding(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    """One rounding of the output's dtype: half the distance between neighbours, at most."""
+    import torch
+
+    if not got.is_floating_point():
+        return torch.zeros_like(want, dtype=torch.float32)
+    info = torch.finfo(got.dtype)
+    return want.abs() * (info.eps / 2) + info.tiny * info.eps

@@ -1,0 +1,116 @@
+"""A run that is stopped in any way, at any moment, ends as if nothing had happened."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.traces import differences
+
+ROOT = Path(__file__).resolve().parent.parent
+KILLS = int(os.environ.get("BEAMSEARCH_KILLS", "4"))
+"""Moments to kill at; 20 for the full proof (about ten minutes)."""
+SETTINGS = "--rounds 2 --workers 2 --variants 2 --beam 2 --seed 7 --llm playbook".split()
+
+
+def start(arguments, **more):
+    command = [sys.executable, "-m", "beamsearch", *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        **more,
+    )
+
+
+def finish(arguments):
+    process = start(arguments)
+    output = process.communicate(timeout=240)[0]
+    return process.returncode, output
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    begun = time.monotonic()
+    code, output = finish(["run", "43", *SETTINGS, "--output", folder])
+    assert code == 0, output
+    return folder, time.monotonic() - begun
+
+
+def orphans(folder):
+    """Processes that still work for a run: their command line or working folder names it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            where = os.readlink(process / "cwd")
+        except OSError:
+            continue
+        if str(folder) in line or where.startswith(str(folder)):
+            found.append(line)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_runs_end_like_the_undisturbed_one(undisturbed, tmp_path):
+    folder, seconds = undisturbed
+    moments = random.Random(2026)
+    for number in range(KILLS):
+        again = tmp_path / f"killed-{number}"
+        process = start(["run", "43", *SETTINGS, "--output", again])
+        time.sleep(moments.uniform(0.5, 0.95 * seconds))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        deadline = time.monotonic() + 10
+        while orphans(again) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not orphans(again)
+        started = (again / "run.json").is_file()
+        code, output = finish(
+            ["resume", again] if started else ["run", "43", *SETTINGS, "--output", again]
+        )
+        assert code == 0, output
+        assert differences(folder, again) == []
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_how_to_resume_and_loses_nothing(undisturbed, tmp_path):
+    folder, _ = undisturbed
+    again = tmp_path / "interrupted"
+    process = start(["run", "43", *SETTINGS, "--output", again])
+    deadline = time.monotonic() + 60
+    while not list(again.glob("optimization_trace/round_1/workers/*/strategy.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=30)[0]
+    assert process.returncode == 130
+    assert f"python -m beamsearch resume {again}" in output
+    assert "Traceback" not in output
+    assert json.loads((again / "run.json").read_text())["status"] == "stopped"
+    code, output = finish(["resume", again])
+    assert code == 0, output
+    assert differences(folder, again) == []
+
+
+def test_other_settings_in_the_same_folder_are_named(undisturbed):
+    folder, _ = undisturbed
+    code, output = finish(["run", "43", *SETTINGS, "--seed", "8", "--output", folder])
+    assert code == 2
+    assert "seed: 7 there, 8 asked" in output
+    code, output = finish(["run", "82", *SETTINGS, "--output", folder])
+    assert code == 2
+    assert "43_Max_Pooling_3D there" in output
