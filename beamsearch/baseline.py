@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beamsearch.environment import cache_folder, describe, gpu_facts
-from beamsearch.errors import UsageError
+from beamsearch.environment import cache_folder, describe, devices, gpu_facts, gpu_state
+from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.executor.jobs import CompareJob, Executor, Subject
+from beamsearch.executor.lane import Lane
 from beamsearch.kernel import fingerprint
 from beamsearch.problem import Problem, least_work
 from beamsearch.records.measurement import Measurement
@@ -18,6 +21,7 @@ from beamsearch.records.trace import read_record, write_record
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
     from profiling.profile import Floor
+    from profiling.roofline import Ceilings
 
 NAMES = ("eager", "compile", "max_autotune")
 ANCHOR = "anchor"
@@ -126,3 +130,73 @@ def _keep(path: Path, record: Baselines | Ceilings) -> None:
         write_record(path, record)
     except (UsageError, OSError):
         return
+
+
+CEILINGS_TIMEOUT_S = 300.0
+"""Measuring takes seconds, compiling its kernels on a slow machine a minute."""
+
+
+def measure_floor(problem: Problem, gpu: Gpu | str, device: int | None) -> Floor:
+    """The least time of the problem's least work on this GPU.
+
+    `gpu`: the part, or its name. The rates are those measured on this device at the problem's own
+    mix of reads and writes, once for each driver; without a device the datasheet's.
+    Raises BeamsearchError where measuring fails.
+    """
+    from profiling.roofline import make_floor
+
+    work = least_work(problem)
+    ceilings = None
+    if device is not None:
+        share = round(work.bytes_read / max(1, work.least_bytes), 2)
+        ceilings = _ceilings(problem.dtype, share, device)
+    part = gpu_facts(device, gpu) if isinstance(gpu, str) else gpu
+    return make_floor(
+        work.bytes_read, work.bytes_written, work.flops, problem.dtype, part, ceilings
+    )
+
+
+def _ceilings(dtype: str, read_share: float, device: int) -> Ceilings:
+    """What was kept for this device and driver, else measured now, alone on the GPU."""
+    from profiling.roofline import Ceilings
+
+    used = devices()[device]
+    driver = gpu_state(used.uuid).driver
+    name = f"{used.uuid}-{driver}-{dtype}-{read_share:.2f}.json"
+    path = cache_folder() / "ceilings" / name
+    if path.is_file():
+        try:
+            return read_record(path, Ceilings)
+        except UsageError:
+            pass  # an older format: measured anew
+    with Lane(used.uuid).held():
+        ceilings = _measure_ceilings(dtype, read_share, device)
+    _keep(path, ceilings)
+    return ceilings
+
+
+def _measure_ceilings(dtype: str, read_share: float, device: int) -> Ceilings:
+    """In a process of its own, so that this one never holds the GPU."""
+    from profiling.roofline import Ceilings
+
+    code = (
+        "from profiling.roofline import measure_ceilings\n"
+        f"print(measure_ceilings({dtype!r}, {read_share!r}, {device}).model_dump_json())"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=CEILINGS_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BeamsearchError(
+            f"measuring this GPU's rates took over {CEILINGS_TIMEOUT_S:.0f} s; see with "
+            "`python -m beamsearch doctor` who else uses it"
+        ) from error
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BeamsearchError(f"this GPU's rates cannot be measured: {last}")
+    return Ceilings.model_validate_json(done.stdout.splitlines()[-1])

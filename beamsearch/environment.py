@@ -156,7 +156,7 @@ def gpu_facts(device: int | None, target: str) -> Gpu:
 
     Raises UsageError where the target is unknown, listing the known.
     """
-    from profiling.gpus import UnknownGpu, device_gpu, find_gpu
+    from profiling.gpus import GPUS, UnknownGpu, device_gpu, find_gpu
 
     if device is not None:
         try:
@@ -166,6 +166,9 @@ def gpu_facts(device: int | None, target: str) -> Gpu:
     try:
         return find_gpu(target)
     except UnknownGpu as error:
+        for gpu in GPUS.values():
+            if gpu.name == target:
+                return gpu
         raise UsageError(f"--target: {error}") from error
 
 

@@ -110,7 +110,7 @@ class Case:
     @property
     def headroom(self) -> float:
         """Multiple of the floor: nothing can make the call faster than this; inf if unknown."""
-        if self.floor is None or not self.time_ms:
+        if self.floor is None or not self.time_ms or not self.floor.time_ms:
             return float("inf")
         return max(1.0, self.time_ms / self.floor.time_ms)
 

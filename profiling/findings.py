@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 
-from profiling.budget import UNIT_NAMES, Case, dram_bytes, float32_tflops, make_case
-from profiling.diagnoses import Diagnosis, diagnose
+from profiling import execution, memory_use
+from profiling.budget import UNIT_NAMES, Budget, Case, dram_bytes, float32_tflops, make_case
+from profiling.diagnosis import Diagnosis
 from profiling.gpus import UnknownGpu, find_gpu
 from profiling.profile import Finding, FindingKind, Floor, Launch, Profile
 
@@ -22,6 +24,20 @@ AT_FLOOR = 1.05
 own bandwidth is known no better than to a few percent."""
 EXCESS = 1.15
 """Excess from here: what a call leaves behind in the L2, and edges, move a counter by 10%."""
+
+_CHECKS: tuple[Callable[[Case, Launch, Budget], Diagnosis | None], ...] = (
+    memory_use.uncoalesced,
+    memory_use.narrow_access,
+    memory_use.masked_lanes,
+    memory_use.spills,
+    memory_use.bank_conflicts,
+    memory_use.atomics,
+    execution.integer_overhead,
+    execution.instruction_issue,
+    execution.latency,
+    execution.occupancy,
+    execution.synchronisation,
+)
 
 # On equal bounds the more specific cause comes first, since it says more about what to change.
 _ORDER = [
@@ -73,8 +89,10 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
     for index, launch in enumerate(profile.launches):
         # Under a twentieth of the time nothing in a launch is worth a rewrite.
         if launch.triton and case.shares[index] >= 0.05:
-            for diagnosis in diagnose(case, index):
-                by_kind[diagnosis.kind].append((index, diagnosis))
+            for check in _CHECKS:
+                diagnosis = check(case, launch, case.budgets[index])
+                if diagnosis is not None:
+                    by_kind[diagnosis.kind].append((index, diagnosis))
     for same in by_kind.values():
         gain = case.call_gain({index: diagnosis.gain for index, diagnosis in same})
         _, worst = max(same, key=lambda pair: pair[1].gain * case.shares[pair[0]])
@@ -133,7 +151,7 @@ def _excess(case: Case, level: str) -> Finding | None:
     where the level is what holds the launch back or nearly.
     """
     moved, floor = case.profile.traffic.get(level), case.floor
-    if moved is None or floor is None:
+    if moved is None or floor is None or not floor.least_bytes:
         return None
     ratio = moved / floor.least_bytes
     if ratio < (EXCESS if level == "dram" else 2.0):
@@ -188,9 +206,7 @@ def _idle_matrix_units(case: Case) -> Finding | None:
     """
     floor = case.floor
     own = [launch for launch in case.profile.launches if launch.triton]
-    if floor is None or not case.time_ms or not floor.flops or not own:
-        return None
-    if any(launch.matrix_instructions is None or launch.matrix_instructions for launch in own):
+    if floor is None or not case.time_ms or not _without_matrix_units(case, own):
         return None
     rate = float32_tflops(floor.gpu)
     if rate is None or floor.flops_rate_tflop_s <= 1.05 * rate:
@@ -226,6 +242,16 @@ def _idle_matrix_units(case: Case) -> Finding | None:
             "against channels), inputs in the problem's dtype, accumulating in float32."
         ),
     )
+
+
+def _without_matrix_units(case: Case, own: list[Launch]) -> bool:
+    """Whether the call is known to use none; where a library has half the time, nobody knows."""
+    mine = sum(
+        share
+        for share, launch in zip(case.shares, case.profile.launches, strict=True)
+        if launch.triton
+    )
+    return mine >= 0.5 and all(launch.matrix_instructions == 0 for launch in own)
 
 
 def _busiest(case: Case) -> list[str]:
@@ -319,7 +345,7 @@ def _library_time(case: Case) -> Finding | None:
         title=f"{100 * share:.0f}% of the time is in kernels of a library or the framework",
         evidence=[f"{launch.name}: {100 * part:.0f}%" for launch, part in library],
         gain_bound=gain,
-        advice="Do this work in the Triton kernel: copies, casts, fills and reductions fold into it.",
+        advice="Do this work in the Triton kernel: copies, casts, fills and sums fold into it.",
     )
 
 

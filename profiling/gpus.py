@@ -6,13 +6,14 @@ import difflib
 import re
 from typing import Any
 
+from profiling.errors import ProfilingError
 from profiling.profile import Record
 
 MIB = 1 << 20
 KIB = 1 << 10
 
 
-class UnknownGpu(Exception):
+class UnknownGpu(ProfilingError):
     """A GPU that is not in the table; the message lists those that are."""
 
 

@@ -50,6 +50,30 @@ class Rule(Record):
     estimated_speedup_percent: float | None = None
 
 
+class CodeAccess(Record):
+    """Equal memory instructions of one source line in one region of the machine code."""
+
+    line: int
+    kind: Literal["load", "store", "atomic"]
+    bits: int
+    """What one thread moves with one of them."""
+    count: int
+
+
+class CodeRegion(Record):
+    """Machine code that runs equally often: the code outside loops, or a loop without its inner ones.
+
+    Region 0 is the code outside loops; a loop names the region around it.
+    """
+
+    parent: int | None = None
+    mix: dict[str, int]
+    """Static instructions by class (see `profiling.sass`)."""
+    lines: dict[int, int]
+    """Static instructions by source line."""
+    accesses: list[CodeAccess] = []
+
+
 class Launch(Record):
     """One kernel launch of the profiled call. `None` is missing, never zero."""
 
@@ -85,6 +109,10 @@ class Launch(Record):
     """Curated metrics by the names of `profiling.metrics`; one that is absent is missing."""
     lines: list[LineCounters] = []
     rules: list[Rule] = []
+    regions: list[CodeRegion] = []
+    """The machine code by loop; only in a compiler's profile."""
+    config: str | None = None
+    """The autotuner's configuration that stands here; none where the kernel has no autotuner."""
     fingerprint: str | None = None
     """Hash of the machine code and launch shape, so that equal kernels are seen to be equal."""
 

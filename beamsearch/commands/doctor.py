@@ -166,11 +166,11 @@ def _ncu() -> Iterator[Line]:
         )
         return
     yield Line("ok", "ncu", f"{ncu_version(path)} ({path})")
-    refused = check_permission(path)
-    if refused:
-        yield Line("warn", "ncu permission", str(refused), without)
+    permission = check_permission()
+    if permission.allowed is False:
+        yield Line("warn", "ncu permission", permission.reason, without)
     else:
-        yield Line("ok", "ncu permission", "may read the GPU's counters")
+        yield Line("ok", "ncu permission", permission.reason)
 
 
 def _endpoint() -> Line:

@@ -36,9 +36,7 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="First kernel. Default: input_kernel.py of the problem."),
     ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(metavar="N", help="Rounds. Default: 8.")
-    ] = None,
+    rounds: Annotated[int | None, typer.Option(metavar="N", help="Rounds. Default: 8.")] = None,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Parallel workers a round. Default: 4.")
     ] = None,

@@ -75,20 +75,21 @@ class Difference:
         return text + f"; rms error {100 * self.relative_rms:.3g}% of the output's spread"
 
 
-def spread_of(oracle: torch.Tensor) -> float:
-    """Standard deviation of the finite elements, over pieces in float64."""
+def mean_and_spread(oracle: torch.Tensor) -> tuple[float, float]:
+    """Mean and standard deviation of the finite elements, over pieces in float64."""
     import torch
 
-    count, total, squares = 0, 0.0, 0.0
+    count = torch.zeros((), dtype=torch.float64, device=oracle.device)
+    total, squares = torch.zeros_like(count), torch.zeros_like(count)
     for part in oracle.flatten().split(PIECE):
-        finite = part[torch.isfinite(part)] if part.is_floating_point() else part
-        count += finite.numel()
-        total += float(finite.sum(dtype=torch.float64))
-        squares += float((finite.double() ** 2).sum())
-    if count == 0:
-        return 0.0
-    mean = total / count
-    return max(0.0, squares / count - mean**2) ** 0.5
+        finite = torch.isfinite(part)
+        values = torch.where(finite, part, 0).double()
+        count += finite.sum()
+        total += values.sum()
+        squares += values.square().sum()
+    elements = max(1.0, float(count))
+    mean = float(total) / elements
+    return mean, max(0.0, float(squares) / elements - mean**2) ** 0.5
 
 
 def compare(result: torch.Tensor, oracle: torch.Tensor, scale: Scale) -> Difference:

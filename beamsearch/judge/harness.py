@@ -45,6 +45,17 @@ def serve(link: socket.socket) -> None:
         send(link, answer)
 
 
+def prepare_interpreter() -> None:
+    """Mend Triton's interpreter, and let autotuners take their first configuration: no two can be
+    timed in it."""
+    from triton.runtime.autotuner import Autotuner
+
+    from profiling.interpreter import mend_interpreter
+
+    mend_interpreter()
+    Autotuner._bench = lambda self, *args, config, **kwargs: [float(self.configs.index(config))]
+
+
 def load_kernel(path: str) -> ModuleType:
     """The kernel file as a module, registered so that Triton finds its source."""
     spec = importlib.util.spec_from_file_location("candidate_kernel", path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.compare import TOLERANCE, Scale, compare, spread_of
+from beamsearch.judge.compare import TOLERANCE, Scale, compare, mean_and_spread
 from beamsearch.judge.memory import Buffer, SharedMemory
 from beamsearch.judge.protocol import describe_tensor, encode_arguments
 from beamsearch.problem import Distribution, Instance, Problem, instantiate
@@ -180,7 +180,9 @@ class InputSets:
         _settle(buffers)
         places = {pointer: index for index, pointer in enumerate(storages)}
         try:
-            arguments = encode_arguments(instance.arguments, places)
+            arguments = encode_arguments(
+                instance.arguments, lambda tensor: places[tensor.untyped_storage().data_ptr()]
+            )
         except TypeError as error:
             raise ProblemError(f"{self.problem.name}: {error}") from error
         results, outputs = [], []
@@ -250,7 +252,7 @@ def expect(instance: Instance, other_inputs: tuple[Any, ...]) -> list[Expected]:
 
 def _scale(value: torch.Tensor, oracle: torch.Tensor, other: torch.Tensor) -> Scale:
     name = str(value.dtype).removeprefix("torch.")
-    spread = spread_of(oracle)
+    _, spread = mean_and_spread(oracle)
     if oracle.numel() == 1:  # one number has no spread but what other inputs make of it
         spread = float((oracle - other).abs())
     if not value.is_floating_point():
@@ -265,9 +267,7 @@ def _check_controls(expected: Expected, other: torch.Tensor) -> None:
     import torch
 
     oracle, dtype = expected.oracle, expected.dtype
-    finite = oracle[torch.isfinite(oracle)] if oracle.is_floating_point() else oracle
-    mean = float(finite.sum(dtype=torch.float64)) / max(1, finite.numel())
-    del finite
+    mean, _ = mean_and_spread(oracle)
     controls = {
         "an all-zero output": lambda: torch.zeros_like(oracle, dtype=dtype),
         "the output of other inputs": lambda: other.to(dtype),

@@ -9,7 +9,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.kernel import CallArguments
@@ -92,15 +92,19 @@ def describe_tensor(tensor: torch.Tensor, storage: int) -> dict[str, Any]:
     }
 
 
-def encode_arguments(arguments: CallArguments, places: Mapping[int, int]) -> dict[str, Any]:
-    """Arguments as JSON; a tensor becomes its place, `places` giving each storage's index by its
-    data pointer. Raises TypeError for a value that is neither a tensor nor plain."""
+def encode_arguments(
+    arguments: CallArguments, storage_of: Callable[[torch.Tensor], int]
+) -> dict[str, Any]:
+    """Arguments as JSON; a tensor becomes its place, `storage_of` giving its storage's index.
+
+    Raises TypeError for a value that is neither a tensor nor plain.
+    """
 
     def encode(value: Any) -> Any:
         import torch
 
         if isinstance(value, torch.Tensor):
-            return {"tensor": describe_tensor(value, places[value.untyped_storage().data_ptr()])}
+            return {"tensor": describe_tensor(value, storage_of(value))}
         if isinstance(value, tuple):
             return {"tuple": [encode(item) for item in value]}
         if isinstance(value, list):

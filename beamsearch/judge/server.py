@@ -58,7 +58,11 @@ def main(normal_fd: int, interpreter_fd: int) -> None:
 def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
     """Fork and end children on request. `keep`: children of this process that are no candidates."""
     for name in PRELOADED_PER_MODE:
-        importlib.import_module(name)
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    if os.environ.get("TRITON_INTERPRET"):
+        harness = importlib.import_module("beamsearch.judge.harness")
+        harness.prepare_interpreter()
     # An orphan of a candidate comes to this process, so that it can be found and ended.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     gc.collect()

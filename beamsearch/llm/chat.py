@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import tenacity
 
 
-class Call(Record):
+class Ticket(Record):
     """Which question of a run a prompt is: what names it in a ledger, a batch file or a replay."""
 
     purpose: str
@@ -52,7 +52,7 @@ class Chat(Protocol):
 
     name: str
 
-    def ask(self, prompt: str, call: Call) -> Completion:
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The answer to a prompt. Raises EndpointError where there will be none."""
 
 
@@ -79,7 +79,7 @@ class ChatModel:
         self.endpoint = endpoint
         self.patience = patience or Patience()
 
-    def ask(self, prompt: str, call: Call) -> Completion:
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The model's answer. Raises EndpointError at once for a refused key, an unknown model or
         nobody listening, and after the last try for anything that might have passed."""
         import asyncio
@@ -150,7 +150,7 @@ class ChatModel:
         raise fault
 
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
-        """What Retry-After says, else doubling waits; with jitter, so that workers fall out of step."""
+        """What Retry-After says, else doubling waits; jitter lets workers fall out of step."""
         import tenacity
 
         first_s = self.patience.first_wait_s
@@ -182,7 +182,7 @@ def check_endpoint(model: str | None = None, env: Mapping[str, str] | None = Non
     import asyncio
 
     try:
-        endpoint = find_endpoint(read_env() if env is None else env)
+        endpoint = find_endpoint(read_env(environ=env))
         return asyncio.run(_check(model or DEFAULT_MODEL, endpoint))
     except EndpointError as error:
         return str(error)

@@ -82,14 +82,17 @@ def _floor(floor: Floor) -> str:
     rate = "measured on this GPU" if floor.bandwidth_source == "measured" else "datasheet"
     memory = f"{size(floor.least_bytes)} moved once at {floor.bandwidth_gb_s:.4g} GB/s ({rate})"
     if not floor.flops:
-        return f"Floor: {floor.time_ms:.3g} ms, the least that must be moved: {memory}."
+        return f"Floor: {floor.time_ms:.3g} ms, for the least bytes, {memory}."
     compute = (
         f"{floor.flops / 1e9:.3g} GFLOP at {floor.flops_rate_tflop_s:.4g} TFLOP/s, "
         f"{floor.compute_ms:.3g} ms"
     )
     if floor.memory_ms >= floor.compute_ms:
-        return f"Floor: {floor.time_ms:.3g} ms, for {memory}; the arithmetic is {compute}."
-    return f"Floor: {floor.time_ms:.3g} ms, for {compute}; {memory} takes {floor.memory_ms:.3g} ms."
+        return f"Floor: {floor.time_ms:.3g} ms, for the least bytes, {memory}. Arithmetic: {compute}."
+    return (
+        f"Floor: {compute}, for the arithmetic. The least bytes, {memory}, take "
+        f"{floor.memory_ms:.3g} ms."
+    )
 
 
 def _distance(time: Measurement | None, floor: Floor) -> str:
@@ -118,20 +121,19 @@ def _launch(launch: Launch) -> str:
     x, y, z = launch.grid
     grid = " x ".join(str(n) for n in ((x, y, z) if z > 1 else (x, y) if y > 1 else (x,)))
     parts = [f"{grid} programs of {launch.threads} threads"]
+    limiter = f" (limited by {launch.occupancy_limiter})" if launch.occupancy_limiter else ""
     told: list[tuple[float | None, str]] = [
         (launch.duration_us, f"{(launch.duration_us or 0) / 1e3:.4g} ms"),
         (launch.share, f"{launch.share or 0:.0%} of the call"),
         (launch.registers, f"{launch.registers} registers a thread"),
         (launch.spill_bytes or None, f"{launch.spill_bytes} bytes a thread spilled"),
         (launch.shared_bytes or None, f"{size(launch.shared_bytes or 0)} of shared memory"),
-        (launch.occupancy, f"occupancy {launch.occupancy or 0:.0%}"),
+        (launch.occupancy, f"occupancy {launch.occupancy or 0:.0%}{limiter}"),
         (launch.load_bits, f"widest load {launch.load_bits} bits a thread"),
         (launch.store_bits, f"widest store {launch.store_bits} bits"),
         (launch.num_stages, f"num_stages {launch.num_stages}"),
     ]
     parts += [text for value, text in told if value is not None]
-    if launch.occupancy_limiter:
-        parts.append(f"occupancy limited by {launch.occupancy_limiter}")
     if launch.matrix_instructions is not None:
         parts.append("matrix units used" if launch.matrix_instructions else "matrix units idle")
     kind = "Launch" if launch.triton else "Library launch"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beamsearch.llm.chat import Call, Chat
+from beamsearch.llm.chat import Ticket, Chat
 from beamsearch.proposer.prompts import asked_again
 from beamsearch.proposer.questions import Question, Reply
 
@@ -16,13 +16,13 @@ class ModelProposer:
 
     def answer(self, question: Question, prompt: str) -> Reply:
         """The model's reply. Raises EndpointError where the endpoint gives none."""
-        call = Call(
+        ticket = Ticket(
             purpose=question.purpose,
             round=question.round,
             worker=question.worker,
             attempt=asked_again(prompt),
         )
-        completion = self.chat.ask(prompt, call)
+        completion = self.chat.ask(prompt, ticket)
         return Reply(
             text=completion.text,
             author=completion.model,

@@ -114,8 +114,7 @@ def _render(question: Question, cuts: Iterable[str]) -> str:
     if isinstance(question, ReflectionQuestion):
         keep = 1 - cut["diff"] / DIFF_STEPS
         context["trials"] = [facts.trial(question, item, keep) for item in question.trials]
-    text = _environment().get_template(f"{question.purpose}.j2").render(context)
-    return re.sub(r"\n{3,}(?=## |### )", "\n\n", text)
+    return _environment().get_template(f"{question.purpose}.j2").render(context)
 
 
 def _left_out(cut: Counter[str]) -> str:
@@ -143,6 +142,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,  # so that what follows an include begins on its own line
         autoescape=False,  # plain text, not markup
     )
     environment.filters |= {

@@ -34,6 +34,9 @@ class Baselines(Record):
     """`torch.compile(mode="max-autotune-no-cudagraphs")`."""
     anchor: Measurement | None = None
     """The input kernel in the same visit."""
+    rescaled_from: str | None = None
+    """Visit in which they were measured, where they were kept from an earlier run; the times here
+    are scaled to the visit of the anchor."""
     absent: dict[str, str] = {}
 
 

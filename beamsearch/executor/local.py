@@ -1,0 +1,87 @@
+"""The executor of this machine: its GPU, or none."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from beamsearch.errors import BeamsearchError, UsageError
+from beamsearch.executor.jobs import (
+    CompareJob,
+    Comparison,
+    JudgeJob,
+    Judgement,
+    ProfileJob,
+)
+from beamsearch.judge.processes import ForkServers
+from beamsearch.judge.without_gpu import ModellingJudge
+from beamsearch.problem import Problem
+from profiling.profile import Profile
+
+if TYPE_CHECKING:
+    from beamsearch.judge.on_gpu import MeasuringJudge
+    from profiling.gpus import Gpu
+
+
+class LocalExecutor:
+    """Runs jobs for one problem on one GPU of this machine, or models them for a target.
+
+    Methods may be called from several threads at once. `scratch` is its own folder: compile caches
+    and candidates' files lie there, and may be removed afterwards.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        gpu: Gpu,
+        device: int | None,
+        scratch: Path,
+        seed: int,
+        interpreter_processes: int = 2,
+    ) -> None:
+        self.measures = device is not None
+        self.gpu = gpu.name
+        scratch = scratch.resolve()
+        try:
+            for leftover in ("processes", "tensors"):
+                shutil.rmtree(scratch / leftover, ignore_errors=True)
+            scratch.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot write in {scratch}: {error}") from error
+        self._servers = ForkServers(scratch, interpreter=device is None)
+        self._servers.start()
+        self._without: ModellingJudge | None = None
+        self._measuring: MeasuringJudge | None = None
+        common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
+        if device is None:
+            self._without = ModellingJudge(problem, gpu, slots=interpreter_processes, **common)
+        else:
+            from beamsearch.judge.on_gpu import MeasuringJudge
+
+            self._measuring = MeasuringJudge(problem, gpu, device=device, **common)
+            self.gpu = self._measuring.device_name
+
+    @overload
+    def run(self, job: JudgeJob) -> Judgement: ...
+    @overload
+    def run(self, job: CompareJob) -> Comparison: ...
+    @overload
+    def run(self, job: ProfileJob) -> Profile: ...
+
+    def run(self, job: JudgeJob | CompareJob | ProfileJob) -> Judgement | Comparison | Profile:
+        """The job's record. Raises BeamsearchError."""
+        judge = self._measuring or self._without
+        assert judge is not None
+        if isinstance(job, JudgeJob):
+            return judge.judge(job.subject)
+        if isinstance(job, ProfileJob):
+            return judge.profile(job.subject)
+        if self._measuring is None:
+            raise BeamsearchError("timing needs an NVIDIA GPU; there is none here")
+        return self._measuring.compare(job.subjects)
+
+    def close(self) -> None:
+        """End every process this executor started."""
+        self._servers.close()

@@ -1,0 +1,272 @@
+"""The stages of a verdict. Each raises `Rejected` where a candidate fails it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from beamsearch.errors import KernelError
+from beamsearch.judge.compare import compare
+from beamsearch.judge.inputs import Handout, InputSet, InputSets
+from beamsearch.judge.policy import disallowed
+from beamsearch.judge.processes import (
+    CandidateError,
+    CandidateProcess,
+    DeadlineMissed,
+    ProcessDied,
+)
+from beamsearch.kernel import check_source
+from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
+from profiling.profile import Profile
+
+Answer = TypeVar("Answer")
+
+LOAD_S = 30.0
+"""Seconds a kernel may take to import."""
+COMPILE_S = 120.0
+"""Seconds all compilations of a call may take; a large unrolled kernel takes tens."""
+INTERPRET_S = 30.0
+"""Seconds the interpreter may take for one call on shrunk shapes; a usual kernel takes under 1."""
+GPU_CALL_S = 20.0
+"""Seconds one call on the GPU may take, a first compilation included."""
+
+# Raised by Triton for code that cannot be compiled or launched on this GPU.
+COMPILE_ERRORS = {
+    "CompileFailed",
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "UnsupportedLanguageConstruct",
+    "OutOfResources",
+    "PTXASError",
+}
+
+
+class Rejected(Exception):
+    """A candidate failed a stage."""
+
+    def __init__(self, outcome: Outcome, stage: Stage, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.stage = stage
+        self.reason = reason
+
+
+@dataclass
+class Log:
+    """What has been looked at so far, on the way to a verdict."""
+
+    checks: list[Check] = field(default_factory=list)
+    not_checked: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+    code_fingerprint: str | None = None
+
+    def passed(self, stage: Stage, name: str, message: str = "") -> None:
+        """Note a check that held."""
+        self.checks.append(Check(stage=stage, name=name, passed=True, message=message))
+
+    def failed(self, stage: Stage, name: str, message: str) -> None:
+        """Note a check that did not hold."""
+        self.checks.append(Check(stage=stage, name=name, passed=False, message=message))
+
+    def correct(self) -> Verdict:
+        """The verdict of a candidate that failed nothing."""
+        return Verdict(
+            outcome=Outcome.CORRECT,
+            checks=self.checks,
+            not_checked=self.not_checked,
+            output=self._printed(),
+            code_fingerprint=self.code_fingerprint,
+        )
+
+    def rejected(self, rejection: Rejected) -> Verdict:
+        """The verdict of a candidate that failed a stage."""
+        self.failed(rejection.stage, rejection.outcome.value, rejection.reason)
+        return Verdict(
+            outcome=rejection.outcome,
+            stage=rejection.stage,
+            reason=rejection.reason,
+            checks=self.checks,
+            not_checked=self.not_checked,
+            output=self._printed(),
+            code_fingerprint=self.code_fingerprint,
+        )
+
+    def _printed(self) -> str:
+        return "\n".join(text for text in self.output if text)
+
+
+def check_policy(source: str, log: Log) -> None:
+    """The source parses, has an entry point, and does nothing that is refused unseen."""
+    try:
+        check_source(source)
+    except KernelError as error:
+        raise Rejected(Outcome.INVALID, Stage.POLICY, str(error)) from error
+    reason = disallowed(source)
+    if reason:
+        raise Rejected(Outcome.DISALLOWED, Stage.POLICY, reason)
+    log.passed(Stage.POLICY, "source", "parses and has an entry point")
+
+
+def guarded(stage: Stage, what: str, action: Callable[[], Answer]) -> Answer:
+    """The action's answer; what goes wrong in the candidate's process becomes a rejection."""
+    try:
+        return action()
+    except DeadlineMissed as error:
+        reason = f"{what}: {error}; its process was ended"
+        raise Rejected(Outcome.TIMEOUT, stage, reason) from error
+    except ProcessDied as error:
+        raise Rejected(Outcome.CRASHED, stage, f"{what}: {error}") from error
+    except CandidateError as error:
+        raise rejection_of(stage, what, error) from error
+
+
+def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
+    """What an exception in a candidate's process means."""
+    details = error.details
+    if details.get("binding"):
+        return Rejected(Outcome.INVALID, Stage.LOAD, str(error))
+    kind = str(details.get("type"))
+    message = one_line(str(error))
+    at = f" at line {details['line']} (`{details.get('text', '')}`)" if details.get("line") else ""
+    if kind in COMPILE_ERRORS:
+        return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, f"does not compile{at}: {message}")
+    if details.get("interpreter"):
+        reason = (
+            f"could not be verified: Triton's interpreter cannot run it{at} ({kind}: {message}); "
+            "this may be no fault of the kernel, and a GPU would tell"
+        )
+        return Rejected(Outcome.CRASHED, stage, reason)
+    if stage is Stage.LOAD:
+        return Rejected(Outcome.INVALID, stage, f"fails to import{at}: {kind}: {message}")
+    if "CUDA error" in message or kind == "AcceleratorError":
+        reason = (
+            f"{what}: {message}{at}; the kernel probably reads or writes outside its tensors"
+        )
+        return Rejected(Outcome.CRASHED, stage, reason)
+    return Rejected(Outcome.CRASHED, stage, f"{what}: raises {kind}{at}: {message}")
+
+
+def one_line(text: str, limit: int = 600) -> str:
+    """The text on one line; of a long one its beginning and its end, where the error is."""
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit // 3]} … {text[-2 * limit // 3 :]}"
+
+
+def load(process: CandidateProcess, source_file: str) -> None:
+    """Import the kernel in its process."""
+    guarded(Stage.LOAD, "import", lambda: process.ask("load", LOAD_S, source=source_file))
+
+
+def compile_call(
+    process: CandidateProcess, arguments: dict[str, Any], gpu: dict[str, Any], log: Log
+) -> Profile:
+    """Compile the call at its true shapes without a GPU."""
+    what = "compiling for the true shapes"
+    answer = guarded(
+        Stage.COMPILE,
+        what,
+        lambda: process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu),
+    )
+    profile = Profile.model_validate(answer["profile"])
+    log.code_fingerprint = fingerprint_of(profile)
+    launches = len(profile.launches)
+    log.passed(Stage.COMPILE, "true shapes", f"{launches} launch{'es' * (launches != 1)}")
+    return profile
+
+
+def fingerprint_of(profile: Profile) -> str | None:
+    """One hash over all launches' compiled code, none where one has none."""
+    prints = [launch.fingerprint for launch in profile.launches]
+    if not prints or None in prints:
+        return None
+    return hashlib.sha256("/".join(str(p) for p in prints).encode()).hexdigest()[:16]
+
+
+def bind(process: CandidateProcess, name: str, handout: Handout, timeout_s: float) -> None:
+    """Bind an input set under its name."""
+    guarded(
+        Stage.LOAD,
+        "binding",
+        lambda: process.ask(
+            "bind", timeout_s, name=name, arguments=handout.arguments, storages=handout.storages
+        ),
+    )
+
+
+def run_sets(
+    process: CandidateProcess,
+    sets: InputSets,
+    chosen: Sequence[InputSet],
+    stage: Stage,
+    log: Log,
+    timeout_s: float,
+) -> None:
+    """Call the candidate once on each set and compare what comes back."""
+    for inputs in chosen:
+        with sets.handout(inputs) as handout:
+            name = f"{stage.value} {inputs.label}"
+            bind(process, name, handout, timeout_s)
+            handout.poison()
+            where = f"on {inputs.label} inputs of {shapes(handout)}"
+            answer = guarded(
+                stage,
+                where,
+                lambda name=name, handout=handout: process.ask(  # type: ignore[misc]
+                    "call",
+                    timeout_s,
+                    name=name,
+                    outputs=handout.outputs,
+                    storages=handout.output_storages,
+                ),
+            )
+            check_result(answer, inputs, sets, handout, stage, where)
+            log.passed(stage, inputs.label, f"right on {shapes(handout)}")
+
+
+def check_result(
+    answer: dict[str, Any],
+    inputs: InputSet,
+    sets: InputSets,
+    handout: Handout,
+    stage: Stage,
+    where: str,
+) -> None:
+    """Compare what a call handed over with the oracle. Raises Rejected."""
+
+    def wrong(reason: str) -> Rejected:
+        return Rejected(Outcome.WRONG, stage, f"{where}: {reason}")
+
+    if inputs.modified(handout):
+        sets.repair(inputs)
+        raise wrong("the kernel changed its inputs or parameters; write to a new tensor")
+    reported = answer.get("results")
+    if not isinstance(reported, list) or len(reported) != len(inputs.expected):
+        count = len(reported) if isinstance(reported, list) else 0
+        raise wrong(f"returned {count} values where {len(inputs.expected)} are expected")
+    for told, expected in zip(reported, inputs.expected, strict=True):
+        if told.get("type") != "tensor":
+            raise wrong(f"returned a {told.get('type')} where a tensor is expected")
+        shape, dtype = list(expected.oracle.shape), str(expected.dtype).removeprefix("torch.")
+        if told.get("shape") != shape:
+            raise wrong(f"output has shape {told.get('shape')} instead of {shape}")
+        if told.get("dtype") != dtype:
+            raise wrong(f"output is {told.get('dtype')} instead of {dtype}")
+        if told.get("aliases_input") and not expected.may_alias:
+            raise wrong("the output is memory of an input; return a tensor of its own")
+    for result, expected in zip(inputs.results(handout), inputs.expected, strict=True):
+        difference = compare(result, expected.oracle, expected.scale)
+        if not difference.passed:
+            raise wrong(difference.explain(result, expected.oracle))
+
+
+def shapes(handout: Handout) -> str:
+    """The inputs' shapes as a person reads them."""
+    values = handout.arguments["values"]
+    named = {name: values[name] for name in handout.arguments["forward"]}
+    return ", ".join(
+        f"{name} {tuple(value['tensor']['size'])}"
+        for name, value in named.items()
+        if isinstance(value, dict) and "tensor" in value
+    )

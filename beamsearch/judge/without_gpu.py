@@ -1,0 +1,179 @@
+"""The judge where there is no GPU: the interpreter on shrunk shapes, the compiler at the true ones."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beamsearch.errors import KernelError
+from beamsearch.executor.jobs import Judgement, Subject
+from beamsearch.judge.inputs import InputSets
+from beamsearch.judge.memory import SharedMemory
+from beamsearch.judge.processes import ForkServers
+from beamsearch.judge.protocol import encode_arguments
+from beamsearch.judge.verify import (
+    COMPILE_S,
+    INTERPRET_S,
+    Log,
+    Rejected,
+    check_policy,
+    compile_call,
+    guarded,
+    load,
+    run_sets,
+)
+from beamsearch.problem import Problem, instantiate, shrink
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.verdict import Stage, Verdict
+from profiling.profile import Profile
+
+if TYPE_CHECKING:
+    import torch
+
+    from profiling.gpus import Gpu
+
+
+class ModellingJudge:
+    """Judges and profiles kernels for a GPU that is not here; thread-safe."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        gpu: Gpu,
+        servers: ForkServers,
+        scratch: Path,
+        seed: int,
+        slots: int,
+    ) -> None:
+        self._problem = problem
+        self._gpu = gpu
+        self._servers = servers
+        self._scratch = scratch
+        self._seed = seed
+        self._slots = threading.BoundedSemaphore(slots)
+        self._lock = threading.Lock()
+        self._sets: InputSets | None = None
+        self._arguments: dict[str, Any] | None = None
+        self._profiles: dict[str, Profile] = {}
+
+    def judge(self, subject: Subject) -> Judgement:
+        """Verdict, and the modelled time where it is correct. Raises ProblemError."""
+        source = source_of(subject)
+        log = Log()
+        with self._slots:
+            try:
+                profile = self._verify(source, log)
+            except Rejected as rejection:
+                return Judgement(verdict=log.rejected(rejection))
+        measurement = None
+        if profile.modelled_ms is not None:
+            measurement = Measurement(
+                source="modelled", time_ms=profile.modelled_ms, gpu=self._gpu.name
+            )
+        return Judgement(verdict=log.correct(), measurement=measurement)
+
+    def profile(self, subject: Subject) -> Profile:
+        """The compiler's profile with its modelled time; that of a judged kernel is kept.
+
+        Raises KernelError where the kernel is not correct.
+        """
+        source = source_of(subject)
+        key = source_key(source)
+        if key not in self._profiles:
+            verdict: Verdict = self.judge(subject).verdict
+            if not verdict.correct:
+                raise KernelError(f"{subject.name} cannot be profiled: {verdict.reason}")
+        return self._profiles[key]
+
+    def _verify(self, source: str, log: Log) -> Profile:
+        """Every stage there is here; the profile of a kernel that passed them. Raises Rejected."""
+        check_policy(source, log)
+        path = write_source(self._scratch, source)
+        arguments, gpu = self._true_arguments(), self._gpu.model_dump(mode="json")
+        with self._servers.fork("normal") as process:
+            try:
+                load(process, path)
+                log.passed(Stage.LOAD, "import")
+                profile = compile_call(process, arguments, gpu, log)
+            finally:
+                process.end()
+                log.output.append(process.output)
+        sets = self._smoke_sets()
+        with self._servers.fork("interpreter") as process:
+            try:
+                load(process, path)
+                run_sets(process, sets, sets.get(own=1, normal=1), Stage.SMOKE, log, INTERPRET_S)
+                traced = guarded(
+                    Stage.COMPILE,
+                    "following its memory accesses",
+                    lambda: process.ask("trace", COMPILE_S, arguments=arguments, gpu=gpu),
+                )
+            finally:
+                process.end()
+                log.output.append(process.output)
+        log.not_checked.append(
+            "results at the true shapes: there is no GPU here, so they were verified on shrunk "
+            "shapes in Triton's interpreter"
+        )
+        log.not_checked.append("time: modelled, not measured")
+        profile = model_time(profile, traced["trace"], self._gpu)
+        with self._lock:
+            self._profiles[source_key(source)] = profile
+        return profile
+
+    def _smoke_sets(self) -> InputSets:
+        with self._lock:
+            if self._sets is None:
+                memory = SharedMemory("cpu", self._scratch / "tensors")
+                self._sets = InputSets(shrink(self._problem), "cpu", memory, self._seed)
+            return self._sets
+
+    def _true_arguments(self) -> dict[str, Any]:
+        with self._lock:
+            if self._arguments is None:
+                self._arguments = meta_arguments(self._problem)
+            return self._arguments
+
+
+def model_time(profile: Profile, trace: dict[str, Any], gpu: Gpu) -> Profile:
+    """The profile with the time that the analytic model gives it."""
+    from beamsearch.model_time import estimate
+    from profiling.access import AccessTrace
+
+    return estimate(profile, AccessTrace.model_validate(trace), gpu)
+
+
+def meta_arguments(problem: Problem) -> dict[str, Any]:
+    """The call's arguments at the problem's shapes, on no memory at all."""
+    numbers: dict[int, int] = {}
+
+    def number(tensor: torch.Tensor) -> int:
+        return numbers.setdefault(id(tensor), len(numbers))
+
+    return encode_arguments(instantiate(problem, "meta").arguments, number)
+
+
+def source_of(subject: Subject) -> str:
+    """The source of a kernel subject. Raises KernelError for another."""
+    if subject.kind != "kernel" or subject.source is None:
+        raise KernelError(f"{subject.name} is no kernel with a source")
+    return subject.source
+
+
+def source_key(source: str) -> str:
+    """Sixteen hex digits of a source."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def write_source(scratch: Path, source: str) -> str:
+    """Path of a file with this source, the same whenever the source is."""
+    folder = scratch / "sources" / source_key(source)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "kernel.py"
+    if not path.exists():
+        draft = folder / f"{threading.get_ident()}.draft"
+        draft.write_text(source)
+        draft.replace(path)
+    return str(path)

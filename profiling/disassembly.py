@@ -1,0 +1,172 @@
+"""A compiled kernel's machine code: instructions with their source lines, loops, resources."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from profiling.errors import ProfilingError
+from profiling.profile import CodeAccess, CodeRegion
+from profiling.sass import access_bits, instruction_class, operation
+
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
+_LABEL = re.compile(r"^\s*(\.L_x_\d+|\$\S+):")
+_LINE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
+_BRANCH = re.compile(r"\bBRA\S*\s+(?:\S+,\s*)*`\((\.L_x_\d+)\)")
+_LIBRARY = "/triton/language/"
+_ASYNC_BITS = 128
+"""Bits a thread copies with one asynchronous copy (LDGSTS) that names no width."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One machine instruction."""
+
+    text: str
+    line: int | None
+    """Line of the kernel's file; none before the first that is named."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The instructions of a kernel and what one block of it needs."""
+
+    instructions: list[Instruction]
+    regions: list[CodeRegion]
+    registers: int
+    """Registers a thread."""
+    stack_bytes: int
+    """Local memory a thread: spills and arrays that registers cannot index."""
+
+    @property
+    def text(self) -> str:
+        """The code without addresses and source lines: equal for equal machine code."""
+        return "\n".join(instruction.text for instruction in self.instructions)
+
+
+def disassemble(cubin: bytes) -> Code:
+    """The code of a compiled kernel, lines being those of the kernel's own file.
+
+    Uses the tools that come with Triton. Raises ProfilingError where one is missing or fails.
+    """
+    from triton import knobs
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        listing = _run(knobs.nvidia.nvdisasm.path, "-c", "-g", str(path))
+        usage = _run(knobs.nvidia.cuobjdump.path, "-res-usage", str(path))
+    registers = re.search(r"\bREG:(\d+)", usage)
+    stack = re.search(r"\bSTACK:(\d+)", usage)
+    instructions, loops = parse_listing(listing)
+    return Code(
+        instructions=instructions,
+        regions=regions_of(instructions, loops),
+        registers=int(registers[1]) if registers else 0,
+        stack_bytes=int(stack[1]) if stack else 0,
+    )
+
+
+def _run(tool: str, *arguments: str) -> str:
+    try:
+        done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ProfilingError(f"cannot run {tool}: {error}; reinstall triton") from error
+    if done.returncode:
+        raise ProfilingError(f"{Path(tool).name} failed: {done.stderr.strip() or done.returncode}")
+    return done.stdout
+
+
+def parse_listing(text: str) -> tuple[list[Instruction], list[tuple[int, int]]]:
+    """Instructions of `nvdisasm -c -g`, and loops as (first, last) instruction, outermost first.
+
+    Code inlined from Triton's own library carries the line of the kernel's file that came before
+    it. Which file that is does not matter: a compiled kernel may come from the cache, under the
+    path it had when it was first compiled.
+    Slow paths of divisions and roots, which lie behind the kernel's end and are all but never
+    entered, are left out, as is the padding behind the last branch.
+    """
+    instructions: list[Instruction] = []
+    labels: dict[str, int] = {}
+    branches: list[tuple[int, str]] = []
+    line: int | None = None
+    slow = False
+    for row in text.splitlines():
+        if match := _LINE.match(row):
+            line = line if _LIBRARY in match[1] else int(match[2])
+        elif match := _LABEL.match(row):
+            labels[match[1]] = len(instructions)
+            if match[1].startswith("$"):
+                slow = "slowpath" in match[1]
+        elif match := _INSTRUCTION.match(row):
+            if slow:
+                continue
+            words = re.sub(r"\s+", " ", match[2])
+            if branch := _BRANCH.search(words):
+                branches.append((len(instructions), branch[1]))
+            instructions.append(Instruction(words, line))
+    while instructions and operation(instructions[-1].text) == "NOP":
+        instructions.pop()
+    return instructions, _loops(labels, branches)
+
+
+def _loops(labels: dict[str, int], branches: list[tuple[int, str]]) -> list[tuple[int, int]]:
+    """Loops closed by branches backwards; several ways back to one head are one loop."""
+    merged: dict[int, int] = {}
+    for last, label in branches:
+        first = labels.get(label, last)
+        if first < last:  # a branch to itself is the trap behind the last exit
+            merged[first] = max(last, merged.get(first, last))
+    return sorted(merged.items(), key=lambda loop: (loop[0], -loop[1]))
+
+
+def regions_of(instructions: list[Instruction], loops: list[tuple[int, int]]) -> list[CodeRegion]:
+    """The code by loop; region 0 is what lies outside all of them."""
+    owner = [0] * len(instructions)
+    parents: list[int | None] = [None]
+    for first, last in loops:  # outermost first, so that an inner loop writes over its outer one
+        parents.append(owner[first])
+        for index in range(first, last + 1):
+            owner[index] = len(parents) - 1
+    mixes: list[Counter[str]] = [Counter() for _ in parents]
+    lines: list[Counter[int]] = [Counter() for _ in parents]
+    accesses: list[Counter[tuple[int, Literal["load", "store", "atomic"], int]]] = [
+        Counter() for _ in parents
+    ]
+    for region, instruction in zip(owner, instructions, strict=True):
+        kind = instruction_class(instruction.text)
+        mixes[region][kind] += 1
+        lines[region][instruction.line or 0] += 1
+        access = _access(instruction.text, kind)
+        if access:
+            accesses[region][(instruction.line or 0, *access)] += 1
+    return [
+        CodeRegion(
+            parent=parents[index],
+            mix=dict(sorted(mixes[index].items())),
+            lines=dict(sorted(lines[index].items())),
+            accesses=[
+                CodeAccess(line=line, kind=kind, bits=bits, count=count)
+                for (line, kind, bits), count in sorted(accesses[index].items())
+            ],
+        )
+        for index in range(len(parents))
+    ]
+
+
+def _access(text: str, kind: str) -> tuple[Literal["load", "store", "atomic"], int] | None:
+    """What a global memory instruction does and the bits a thread moves with it."""
+    if kind == "atomic":
+        return "atomic", 32
+    if kind not in ("global_load", "global_store"):
+        return None
+    bits = access_bits(text) or 32
+    if operation(text).startswith("LDGSTS") and "64" not in text and bits == 32:
+        words = operation(text).split(".")
+        bits = _ASYNC_BITS if "BYPASS" in words or "128" in words else 32
+    return ("load" if kind == "global_load" else "store"), bits

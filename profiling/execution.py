@@ -1,0 +1,177 @@
+"""What a launch does wrong with its instructions and warps: one function a thing, with its cost."""
+
+from __future__ import annotations
+
+from profiling.budget import UNIT_NAMES, Budget, Case, integer_shares
+from profiling.diagnosis import (
+    Diagnosis,
+    busy_unit,
+    counted,
+    instruction_factors,
+    next_limit,
+    numbers,
+    where,
+    without_wait,
+)
+from profiling.profile import FindingKind, Launch
+
+
+def integer_overhead(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """Most instructions compute addresses, indices and masks.
+
+    From 0.4 of the instructions: vectorised streaming kernels are at 0.15 with masks and loop
+    counters, tiled ones below. Bound: integer instructions taken off issue and their pipes.
+    """
+    shares = integer_shares(launch)
+    if shares is None or shares[0] < 0.4:
+        return None
+    factors = instruction_factors(budget, *shares)
+    lines = sorted(
+        (line for line in launch.lines if line.index_instructions),
+        key=lambda line: -(line.index_instructions or 0),
+    )
+    whole = sum(line.index_instructions or 0 for line in lines)
+    heavy = [line for line in lines if (line.index_instructions or 0) >= 0.1 * whole][:4]
+    dividing = [line for line in launch.lines if line.divisions]
+    evidence = [f"integer share of the {counted(case)} instructions: {100 * shares[0]:.0f}%"]
+    evidence += [
+        f"line {line.line}: {100 * (line.index_instructions or 0) / whole:.0f}% of these: "
+        f"{line.text}"
+        for line in heavy
+    ]
+    if dividing:
+        evidence.append(f"division by a value unknown at compile time: {where(dividing)}")
+    wide = launch.metrics.get("wide_address_share")
+    if wide and wide > 0.05:
+        evidence.append(f"64-bit address arithmetic: {100 * wide:.0f}% of the instructions")
+    return Diagnosis(
+        FindingKind.INTEGER_OVERHEAD,
+        f"{100 * shares[0]:.0f}% of the instructions compute indices, addresses and masks"
+        + (f", most for {where(heavy)}" if heavy else ""),
+        [
+            *evidence,
+            *busy_unit(budget, "alu"),
+            *busy_unit(budget, "issue"),
+            *next_limit(budget, factors),
+        ],
+        budget.gain(factors),
+        "Make shapes, strides and window sizes constexpr so that divisions and masks fold away; "
+        "put indices on the grid instead of dividing a flat one; keep offsets 32-bit where they "
+        "fit; hoist addresses out of loops; reuse one address for several elements.",
+        numbers(dividing + [line for line in heavy if line not in dividing]),
+    )
+
+
+def instruction_issue(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """The schedulers are full. Bound: the instructions that are *not* integer taken away.
+
+    The integer ones have their own finding, and the two bounds are of disjoint instructions.
+    From 0.7 of the slots: dual dispatch limits and dependencies keep good kernels below 0.9.
+    """
+    issue = budget.busy.get("issue")
+    shares = integer_shares(launch)
+    if issue is None or issue < 0.7 or shares is None or not case.measured:
+        return None
+    factors = instruction_factors(budget, *(1 - share for share in shares))
+    lines = sorted(launch.lines, key=lambda line: -(line.instruction_share or 0))[:3]
+    return Diagnosis(
+        FindingKind.ISSUE_BOUND,
+        f"The schedulers are full: instructions issue in {100 * issue:.0f}% of the slots",
+        [
+            f"line {line.line}: {100 * (line.instruction_share or 0):.0f}% of the instructions: "
+            f"{line.text}"
+            for line in lines
+        ]
+        + next_limit(budget, factors),
+        budget.gain(factors),
+        "Do more with each instruction: wider loads, packed or matrix arithmetic, values reused in "
+        "registers over several outputs, loops unrolled.",
+        numbers(lines),
+    )
+
+
+def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """No unit is busy all the time: warps wait. Bound: the busiest unit kept busy throughout.
+
+    Not above 0.95: what a streaming kernel reaches is itself known to a few percent.
+    """
+    if not case.measured or budget.peak is None or budget.busiest is None or budget.peak > 0.95:
+        return None
+    busiest = UNIT_NAMES[budget.busiest]
+    names = {
+        "idle_memory": "memory",
+        "idle_barrier": "barriers",
+        "idle_shared": "shared memory or the special unit",
+        "idle_dependency": "earlier results",
+    }
+    waits = {names[name]: launch.metrics[name] for name in names if launch.metrics.get(name)}
+    worst = max(waits, key=lambda name: waits[name], default=None)
+    stalled = sorted(launch.lines, key=lambda line: -(line.stall_share or 0))[:2]
+    return Diagnosis(
+        FindingKind.LATENCY,
+        (
+            f"{busiest[0].upper()}{busiest[1:]} is {100 * budget.peak:.0f}% busy and no unit more"
+            + (f": warps wait for {worst}" if worst else "")
+        ),
+        [
+            *(
+                f"{100 * share:.0f}% of the time nothing issued, waiting for {name}"
+                for name, share in sorted(waits.items(), key=lambda pair: -pair[1])
+                if share > 0.02
+            ),
+            *(
+                f"line {line.line}: {100 * (line.stall_share or 0):.0f}% of the stalls: {line.text}"
+                for line in stalled
+            ),
+        ],
+        1 / max(budget.peak, 1e-3),
+        "Have more in flight: several independent loads before the first use, software pipelining "
+        "(num_stages), more work per program, or more warps on an SM.",
+        numbers(stalled),
+    )
+
+
+def occupancy(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """Few warps fit on an SM, and the launch waits.
+
+    Below half: with a few independent instructions a warp, half the warps hide latency as well
+    as all (Volkov, "Understanding Latency Hiding on GPUs", 2016). Only where no unit is above
+    0.8, since more warps do nothing for a unit that is full. Bound: up to half occupancy, and no
+    more than the busiest unit allows.
+    """
+    share = launch.occupancy
+    if share is None or share >= 0.5 or (case.measured and (budget.peak or 0) > 0.8):
+        return None
+    gain = 0.5 / max(share, 1e-2)
+    if budget.peak and case.measured:
+        gain = min(gain, 1 / budget.peak)
+    cause = launch.occupancy_limiter or "its size"
+    detail = {
+        "registers": f"{launch.registers} registers a thread",
+        "shared memory": f"{launch.shared_bytes} bytes of shared memory a block",
+    }.get(cause, f"{launch.threads} threads a block")
+    return Diagnosis(
+        FindingKind.OCCUPANCY,
+        f"Only {100 * share:.0f}% of an SM's warps fit, limited by {cause}",
+        [f"theoretical occupancy {100 * share:.0f}%", detail, *busy_unit(budget, budget.busiest)],
+        gain,
+        "Use fewer registers or less shared memory a block: a smaller block of elements a warp, "
+        "more warps for the same block (num_warps), fewer stages, smaller live values in loops.",
+    )
+
+
+def synchronisation(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """Warps wait for each other. Bound: that wait gone. From a tenth of the time."""
+    wait = launch.metrics.get("idle_barrier", 0.0)
+    if wait < 0.1:
+        return None
+    lines = [line for line in launch.lines if line.stall_reasons.get("barrier", 0) > 0.3]
+    return Diagnosis(
+        FindingKind.SYNCHRONISATION,
+        f"{100 * wait:.0f}% of the time nothing issues because warps wait at barriers",
+        [f"line {line.line}: {line.text}" for line in lines],
+        without_wait(budget, launch, "idle_barrier"),
+        "Fewer barriers: reduce once after the loop instead of in it, use fewer warps a block, or "
+        "let more blocks share an SM so that another one works meanwhile.",
+        numbers(lines),
+    )

@@ -1,0 +1,226 @@
+"""What a launch does wrong with memory: each function looks for one thing and bounds its cost."""
+
+from __future__ import annotations
+
+from profiling.budget import ARITHMETIC, UNIT_NAMES, Budget, Case
+from profiling.diagnosis import (
+    Diagnosis,
+    access,
+    busy_unit,
+    counted,
+    instruction_share,
+    is_near,
+    next_limit,
+    numbers,
+    traffic_excess,
+    where,
+    without_wait,
+)
+from profiling.profile import FindingKind, Launch
+
+VECTOR_BITS = 128
+"""Widest access of one lane on every GPU before Blackwell; four words."""
+WORD_BITS = 32
+"""Up to one word a lane, a warp's access fills no more than one 128-byte line."""
+
+
+def uncoalesced(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """Lanes of a warp touch more sectors than their bytes need.
+
+    From twice the ideal: a row that starts off its sector costs at most 3 sectors for 2, and that
+    is alignment, not order. Bound: L1 passes in proportion; L2 and device memory only by what is
+    moved beyond the least; where warps wait for memory, that wait.
+    """
+    bad, sectors, ideal = [], 0.0, 0.0
+    for line in launch.lines:
+        seen, need = line.sectors_per_request, line.ideal_sectors_per_request
+        if not seen or not need:
+            continue
+        weight = line.instruction_share or 1.0
+        sectors, ideal = sectors + weight * seen, ideal + weight * need
+        if seen >= 2 * need and seen > 2:
+            bad.append(line)
+    ratio = launch.metrics.get("sectors_over_ideal", sectors / ideal if ideal else 1.0)
+    if not bad or ratio < 1.5:
+        return None
+    if case.measured:
+        excess = traffic_excess(case, "dram"), traffic_excess(case, "l2")
+        factors = {
+            "l1": 1 / ratio,
+            "dram": 1 / min(ratio, excess[0]),
+            "l2": 1 / min(ratio, excess[1]),
+        }
+        gain = max(budget.gain(factors), without_wait(budget, launch, "idle_memory"))
+    else:
+        gain = ratio
+    evidence = [access(line) for line in bad]
+    evidence.append(f"global sectors moved: {ratio:.1f} times what the lanes' bytes need")
+    return Diagnosis(
+        FindingKind.UNCOALESCED,
+        f"Neighbouring lanes load far apart: {ratio:.1f} times the sectors needed, "
+        f"most on {where(bad)}",
+        [*evidence, *busy_unit(budget, "l1")],
+        gain,
+        "Let neighbouring lanes touch neighbouring elements of the fastest dimension: order the "
+        "block's indices so, keep the accesses of one load on consecutive elements, or load whole "
+        "rows and pick from them in registers.",
+        numbers(bad),
+        near=is_near(budget, "l1"),
+    )
+
+
+def narrow_access(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """A lane moves one word or less where it could move four.
+
+    Lines where all lanes read one address (a sector a request, or less) have nothing to widen.
+    Bound: a line's instructions fall as the access widens to 128 bits, its L1 passes by half (a
+    64-byte request becomes part of full 128-byte ones); or, where warps wait for memory and no
+    unit is near its peak, the bytes in flight grow with the width (Little's law).
+    """
+    narrow, saved = [], 0.0
+    for line in launch.lines:
+        bits = line.load_bits or line.store_bits
+        broadcast = line.sectors_per_request is not None and line.sectors_per_request <= 1
+        if not bits or bits > WORD_BITS or broadcast:
+            continue
+        share = line.instruction_share or 0.0
+        if share < 0.02:  # a line this small gives nothing whatever its width
+            continue
+        narrow.append(line)
+        saved += share * (1 - bits / VECTOR_BITS)
+    if not narrow:
+        return None
+    left = 1 - saved
+    scattered = any((line.sectors_per_request or 0) > 16 for line in narrow)
+    factors = dict.fromkeys(ARITHMETIC, left) | {"lsu": 0.25, "l1": 1.0 if scattered else 0.5}
+    gain = budget.gain(factors)
+    widest = min(line.load_bits or line.store_bits or WORD_BITS for line in narrow)
+    if launch.metrics.get("idle_memory", 0.0) > 0.3 and budget.peak:
+        gain = max(gain, min(1 / budget.peak, VECTOR_BITS / widest))
+    return Diagnosis(
+        FindingKind.NARROW_ACCESS,
+        f"A lane moves {widest} bits at a time on {where(narrow)}; {VECTOR_BITS} are possible",
+        [
+            *(access(line) for line in narrow),
+            f"{100 * instruction_share(narrow):.0f}% of the {counted(case)} instructions are there",
+            *next_limit(budget, factors),
+        ],
+        gain,
+        "Give each lane consecutive elements: make innermost strides and sizes constexpr, let "
+        "offsets be provably contiguous and aligned (tl.max_contiguous, tl.multiple_of), keep "
+        "masks constant over a vector, or load a wider tile once and reuse it.",
+        numbers(narrow),
+    )
+
+
+def masked_lanes(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """Lanes run, but their loads are switched off by a mask, or they left the warp's branch.
+
+    From half the lanes off: a mask at an edge costs less. Bound: all work of the lanes but
+    device memory's in proportion to the lanes that are on.
+    """
+    on = launch.metrics.get("load_lanes_on")
+    active = launch.metrics.get("lanes_active")
+    if on is not None and on < 16:
+        masked = [
+            line
+            for line in launch.lines
+            if line.load_lanes_on is not None and line.load_lanes_on < 16
+        ]
+        title = (
+            f"{100 * (1 - on / 32):.0f}% of the lanes of masked loads are switched off: "
+            f"the work of these lanes on {where(masked)} gives nothing"
+        )
+        advice = (
+            "Compute which elements contribute before the loop and give lanes only to those: split "
+            "the outputs into classes (by parity, by region) that each have a fixed set of "
+            "contributing inputs, and write the constant rest without computing it."
+        )
+        fraction, lines = on / 32, masked
+        evidence = [f"lanes on in masked loads: {on:.1f} of 32"]
+    elif active is not None and active < 24:
+        lines = []
+        title = f"Branches split the warps: {active:.0f} of 32 lanes follow the branch"
+        advice = "Replace branches on data by tl.where, or sort work so that a warp agrees."
+        fraction, evidence = active / 32, [f"active lanes of an instruction: {active:.1f} of 32"]
+    else:
+        return None
+    units = [unit for unit in UNIT_NAMES if unit not in {"dram", "l2"}]
+    gain = budget.gain(dict.fromkeys(units, max(fraction, 1e-3)))
+    return Diagnosis(FindingKind.DIVERGENCE, title, evidence, gain, advice, numbers(lines))
+
+
+def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """Registers are kept in local memory. Bound: those instructions, and their L1 passes, gone."""
+    if not launch.spill_bytes:
+        return None
+    lines = [line for line in launch.lines if line.spill_instructions]
+    whole = sum(line.instructions or 0 for line in launch.lines)
+    spilled = sum(line.spill_instructions or 0 for line in lines)
+    mix = launch.instruction_mix
+    share = spilled / whole if whole else mix.get("local", 0) / max(1, sum(mix.values()))
+    local = sum(launch.metrics.get(f"local_{way}_sectors", 0) for way in ("load", "store"))
+    passes = local + sum(launch.metrics.get(f"l1_{way}_sectors", 0) for way in ("load", "store"))
+    factors = {"issue": 1 - share, "l1": 1 - local / passes if passes else 1.0}
+    wait = sum(line.stall_share or 0 for line in lines)
+    return Diagnosis(
+        FindingKind.SPILLS,
+        f"{launch.spill_bytes} bytes a thread spill to memory"
+        + (f", on {where(lines)}" if lines else ""),
+        [
+            f"{launch.registers} registers a thread",
+            f"{100 * share:.1f}% of the {counted(case)} instructions load or store spilled values",
+        ],
+        max(budget.gain(factors), 1 / max(1 - min(wait, 0.9), 0.1)),
+        "Keep fewer values live: smaller blocks, fewer unrolled iterations, more warps for the "
+        "same block, values recomputed instead of kept.",
+        numbers(lines),
+        near=True,
+    )
+
+
+def bank_conflicts(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """Lanes meet in a bank of shared memory. Bound: the extra passes, and the wait for them, gone.
+
+    From 0.3 of the passes: a conflict or two at a layout change costs less than removing it.
+    """
+    conflicts = launch.metrics.get("bank_conflicts")
+    passes = launch.metrics.get("shared_wavefronts")
+    if not conflicts or not passes or conflicts < 0.3 * passes:
+        return None
+    share = min(1.0, conflicts / passes)
+    lines = [line for line in launch.lines if line.bank_conflicts]
+    factors = {"l1": 1 - share, "lsu": 1 - share}
+    gain = max(budget.gain(factors), without_wait(budget, launch, "idle_shared"))
+    return Diagnosis(
+        FindingKind.BANK_CONFLICTS,
+        f"{100 * share:.0f}% of the passes through shared memory are bank conflicts",
+        [f"{conflicts:.3g} conflicts in {passes:.3g} passes", *busy_unit(budget, "l1")],
+        gain,
+        "Change what the lanes of a warp address at once: another order of dimensions, a padded or "
+        "swizzled layout, a reduction or transposition along the other axis.",
+        numbers(lines),
+    )
+
+
+def atomics(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
+    """Atomics serialise in the L2. Bound: the atomic unit's work, and the stalls on them, gone."""
+    lines = [line for line in launch.lines if "atomic" in line.text]
+    sectors = sum(launch.metrics.get(f"{kind}_sectors", 0) for kind in ("atomic", "reduction"))
+    if not sectors:
+        return None
+    stalls = min(0.95, sum(line.stall_share or 0 for line in lines))
+    gain = max(budget.gain({"atomics": 0.05, "l2": 0.5}), 1 / (1 - stalls))
+    return Diagnosis(
+        FindingKind.ATOMICS,
+        "Atomics hold the launch up" + (f" on {where(lines)}" if lines else ""),
+        [
+            f"{sectors:.3g} sectors of atomics",
+            *busy_unit(budget, "atomics"),
+            f"{100 * stalls:.0f}% of the stalls are on these lines",
+        ],
+        gain,
+        "Reduce within the block first and add once a block, spread the sums over several "
+        "addresses, or write partial results and add them in a second launch.",
+        numbers(lines),
+    )

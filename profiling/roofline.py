@@ -1,0 +1,202 @@
+"""The floor of a problem on a GPU, and the ceilings that are measured for it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from profiling.gpus import Gpu
+from profiling.profile import Floor, Record
+
+BUFFER_BYTES = 2 << 30
+"""Moved by one streaming measurement: 17 times the largest L2, half a millisecond of an H200."""
+REPEATS = 10
+MATRIX_SIZE = 8192
+"""Side of the square product: 1.1 TFLOP, large enough that its edges do not count."""
+
+
+class Ceilings(Record):
+    """What this GPU was seen to reach with this driver."""
+
+    gpu: str
+    driver: str
+    dtype: str
+    read_share: float
+    """Share (0..1) of the bytes moved that were read, the rest written."""
+    bandwidth_gb_s: float
+    """Best of several streaming kernels at that mix, 1e9 bytes a second."""
+    matrix_tflops: float
+    """One large product in `dtype`, accumulating in float32."""
+
+
+def make_floor(
+    bytes_read: int,
+    bytes_written: int,
+    flops: int,
+    dtype: str,
+    gpu: Gpu,
+    ceilings: Ceilings | None,
+) -> Floor:
+    """The least time of this work: the larger of bytes over bandwidth and FLOPs over rate.
+
+    Measured ceilings are used where given, the datasheet's figures otherwise; a measurement above
+    the datasheet is one of a cache and is cut to it. `dtype` is a name such as bfloat16.
+    """
+    rate = matrix_rate(gpu, dtype)
+    bandwidth = gpu.bandwidth_gb_s
+    if ceilings is not None:
+        hard = float("inf") if gpu.estimated else bandwidth
+        bandwidth = min(ceilings.bandwidth_gb_s, hard)
+        if ceilings.dtype == dtype_name(dtype):
+            rate = min(ceilings.matrix_tflops, float("inf") if gpu.estimated else rate)
+    return Floor(
+        least_bytes=bytes_read + bytes_written,
+        flops=flops,
+        bandwidth_gb_s=bandwidth,
+        flops_rate_tflop_s=rate,
+        bandwidth_source="datasheet" if ceilings is None else "measured",
+        gpu=gpu.name,
+    )
+
+
+def matrix_rate(gpu: Gpu, dtype: str) -> float:
+    """TFLOP/s of the fastest unit that keeps this dtype's precision.
+
+    float32 counts as three TF32 products, which keep its precision (Ootomo and Yokota,
+    "Recovering single precision accuracy from Tensor Cores", 2022), where that is faster.
+    """
+    name = dtype_name(dtype)
+    ordinary = gpu.tflops["float32"]
+    if name == "float32":
+        return max(ordinary, gpu.tflops.get("tf32", 0.0) / 3)
+    return gpu.tflops.get(name, ordinary)
+
+
+def dtype_name(dtype: object) -> str:
+    """`bfloat16` from a torch dtype or its name."""
+    return str(dtype).removeprefix("torch.")
+
+
+def measure_ceilings(dtype: str, read_share: float, device: int = 0) -> Ceilings:
+    """Measure this GPU's bandwidth at a mix of reads and writes, and its matrix rate.
+
+    A second or two, once the kernels are compiled; nothing else may run on the GPU meanwhile.
+    Raises RuntimeError from torch where there is no such device or no memory left.
+    """
+    import torch
+
+    name = dtype_name(dtype)
+    with torch.cuda.device(device):
+        bandwidth = _bandwidth(read_share)
+        rate = _matrix_tflops(name)
+        torch.cuda.empty_cache()
+        return Ceilings(
+            gpu=torch.cuda.get_device_name(device),
+            driver=driver_version(),
+            dtype=name,
+            read_share=read_share,
+            bandwidth_gb_s=bandwidth,
+            matrix_tflops=rate,
+        )
+
+
+def _bandwidth(read_share: float) -> float:
+    """GB/s of the best streaming variant on the current device."""
+    import torch
+
+    from profiling.streaming import MAGIC, PARTS, VARIANTS, stream_kernel
+
+    reads = round(PARTS * min(1.0, max(0.0, read_share)))
+    writes = PARTS - reads
+    free, _ = torch.cuda.mem_get_info()
+    largest = max(chunk for chunk, *_ in VARIANTS)
+    group_bytes = PARTS * largest * 4
+    groups = max(1, min(BUFFER_BYTES, free // 3) // group_bytes)
+    elements = groups * largest
+    x = torch.randint(
+        -(2**31), 2**31 - 1, (elements * max(1, reads),), dtype=torch.int32, device="cuda"
+    )
+    y = torch.empty(elements * max(1, writes), dtype=torch.int32, device="cuda")
+    moved = groups * group_bytes
+    sms = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+
+    def variant(chunk: int, warps: int, evict: str, resident: int) -> Callable[[], Any]:
+        count = elements // chunk
+        grid = (min(count, sms * resident) if resident else count,)
+        return lambda: stream_kernel[grid](
+            x,
+            y,
+            count,
+            READS=reads,
+            WRITES=writes,
+            CHUNK=chunk,
+            EVICT=evict,
+            MAGIC=MAGIC,
+            num_warps=warps,
+        )
+
+    calls = [(variant(*options), moved) for options in VARIANTS]
+    if writes == 0:
+        as_float = x.view(torch.float32)
+        calls.append((as_float.amax, x.numel() * 4))
+    elif reads == 0:
+        calls.append((y.zero_, y.numel() * 4))
+    elif reads == writes:
+        calls.append((lambda: y.copy_(x), 2 * y.numel() * 4))
+    return max(size / _median_ms(call) / 1e6 for call, size in calls)
+
+
+def _matrix_tflops(dtype: str) -> float:
+    """TFLOP/s of a large product; of three TF32 products for float32 where that is faster."""
+    import torch
+
+    kind = getattr(torch, dtype)
+    if not kind.is_floating_point:
+        kind = torch.float32
+    a, b = (torch.randn(MATRIX_SIZE, MATRIX_SIZE, device="cuda").to(kind) for _ in range(2))
+    out = torch.empty(MATRIX_SIZE, MATRIX_SIZE, dtype=kind, device="cuda")
+    flops = 2 * MATRIX_SIZE**3
+
+    def rate() -> float:
+        return flops / _median_ms(lambda: torch.mm(a, b, out=out), repeats=5) / 1e9
+
+    if kind != torch.float32:
+        return rate()
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        exact = rate()
+        torch.backends.cuda.matmul.allow_tf32 = True
+        return max(exact, rate() / 3)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def _median_ms(call: Callable[[], Any], repeats: int = REPEATS) -> float:
+    """Median time by CUDA events after two calls that compile and warm up."""
+    import torch
+
+    for _ in range(2):
+        call()
+    make_event: Callable[..., Any] = torch.cuda.Event
+    events = [make_event(enable_timing=True) for _ in range(repeats + 1)]
+    events[0].record()
+    for event in events[1:]:
+        call()
+        event.record()
+    torch.cuda.synchronize()
+    times = sorted(float(start.elapsed_time(end)) for start, end in itertools.pairwise(events))
+    return times[len(times) // 2]
+
+
+def driver_version(proc: Path = Path("/proc")) -> str:
+    """The kernel driver's version, such as 570.86.15; `unknown` where nothing tells."""
+    try:
+        text = (proc / "driver/nvidia/version").read_text()
+    except OSError:
+        return "unknown"
+    version = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    return version.group(1) if version else "unknown"

@@ -1,0 +1,340 @@
+"""What the compiler knows of a call, with no GPU: every Triton launch compiled for a target."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import linecache
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from profiling.disassembly import Code, disassemble
+from profiling.errors import ProfilingError
+from profiling.gpus import Gpu
+from profiling.occupancy import max_shared_bytes, occupancy
+from profiling.profile import Launch, LineCounters, Profile
+from profiling.sass import access_bits, instruction_class
+
+MOST_CONFIGS = 24
+"""Configurations of one autotuner that are compiled, about half a second each."""
+LIBRARY_OPS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "_scaled_dot", "max_pool", "linear")
+"""Beginnings of the names of torch operations that do a kernel's work in a library."""
+
+
+class CompileFailed(ProfilingError):
+    """A launch that does not compile for the target, or a call that fails on `meta` tensors."""
+
+
+def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
+    """Run a bound call on `meta` tensors; every Triton launch is compiled for `gpu`, none is run.
+
+    An autotuned launch is compiled in every configuration (the first MOST_CONFIGS) and stands in
+    the profile in the likely best: one that fits, spills least, loads widest, has occupancy enough
+    to hide latency (a quarter suffices), and, among those alike, comes first. Work in torch
+    operations is not seen; those that look like library compute are named in `note`.
+    Raises CompileFailed.
+    """
+    recorder = _Recorder(gpu)
+    with _recording(recorder), _library_calls() as library:
+        try:
+            call()
+        except CompileFailed:
+            raise
+        except Exception as error:
+            raise CompileFailed(_explain(error, gpu)) from error
+    notes = []
+    if library:
+        notes.append(f"work in torch operations is not profiled here: {', '.join(sorted(library))}")
+    return Profile(
+        source="compiler",
+        gpu=gpu.name,
+        launches=[recorder.finish(launch) for launch in recorder.launches],
+        note="; ".join(notes) or None,
+    )
+
+
+@dataclass
+class _Compiled:
+    """One launch as it was met."""
+
+    kernel: Any
+    """Triton's CompiledKernel."""
+    grid: tuple[int, int, int]
+    source_file: str
+    arguments: list[str]
+    config: str | None = None
+
+
+@dataclass
+class _Recorder:
+    """Collects launches while the candidate's host code runs."""
+
+    gpu: Gpu
+    launches: list[_Compiled] = field(default_factory=list)
+    codes: dict[str, Code] = field(default_factory=dict)
+    storages: dict[int, int] = field(default_factory=dict)
+    """Where a tensor's memory was first met, so that swapped arguments are told apart."""
+
+    def launch(self, function: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Stands in for JITFunction.run."""
+        grid = kwargs.get("grid")
+        warmup = kwargs.get("warmup", False)
+        kernel = run(function, *args, **{**kwargs, "warmup": True})
+        if hasattr(kernel, "result"):
+            kernel = kernel.result()
+        if warmup or kernel is None:
+            return kernel
+        bound = _bound(function, args, kwargs)
+        asked = [int(n) for n in (grid(bound) if callable(grid) else grid)]
+        x, y, z, *_ = (*asked, 1, 1)
+        sizes = (x, y, z)
+        self._check(kernel, sizes)
+        self.launches.append(
+            _Compiled(
+                kernel,
+                sizes,
+                inspect.getsourcefile(function.fn) or function.fn.__code__.co_filename,
+                [f"{name}={self._describe(value)}" for name, value in bound.items()],
+            )
+        )
+        return kernel
+
+    def tune(self, tuner: Any, args: Any, kwargs: Any) -> Any:
+        """Stands in for Autotuner.run: compiles every configuration, keeps the likely best."""
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        configs = list(tuner.prune_configs(kwargs))[:MOST_CONFIGS]
+        before = len(self.launches)
+        tried: list[tuple[tuple[float, ...], Any, list[_Compiled]]] = []
+        failure: Exception | None = None
+        for index, config in enumerate(configs):
+            try:
+                if config.pre_hook is not None:
+                    config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+                result = tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+            except Exception as error:  # noqa: BLE001 - a configuration that fails is passed over
+                failure = error
+                del self.launches[before:]
+                continue
+            found = self.launches[before:]
+            del self.launches[before:]
+            for launch in found:
+                launch.config = str(config)
+            tried.append(((*self._badness(found), index), result, found))
+        if not tried:
+            assert failure is not None
+            raise failure
+        _, result, found = min(tried, key=lambda item: item[0])
+        self.launches += found
+        tuner.nargs = None
+        return result
+
+    def _badness(self, found: list[_Compiled]) -> tuple[float, ...]:
+        launches = [self.finish(launch) for launch in found]
+        return (
+            sum(launch.spill_bytes or 0 for launch in launches),
+            -min((min(launch.occupancy or 0, 0.25) for launch in launches), default=0),
+            -min((launch.load_bits or 0 for launch in launches), default=0),
+        )
+
+    def _check(self, kernel: Any, grid: tuple[int, int, int]) -> None:
+        """Raise CompileFailed for what a real launch would refuse."""
+        metadata = kernel.metadata
+        most = max_shared_bytes(self.gpu)
+        if metadata.shared > most:
+            raise CompileFailed(
+                f"{kernel.name} needs {metadata.shared} bytes of shared memory a block, "
+                f"{self.gpu.name} has {most}; use smaller blocks or fewer stages"
+            )
+        # CUDA's limits on a grid: 2^31 - 1 in x, 65535 in y and z.
+        if grid[0] > 2**31 - 1 or max(grid[1:]) > 65535 or min(grid) < 0:
+            raise CompileFailed(
+                f"{kernel.name}: the grid {grid} exceeds (2147483647, 65535, 65535)"
+            )
+
+    def _describe(self, value: Any) -> str:
+        if hasattr(value, "data_ptr") and hasattr(value, "untyped_storage"):
+            key = value.untyped_storage()._cdata
+            number = self.storages.setdefault(key, len(self.storages))
+            return (
+                f"tensor{number}{tuple(value.shape)}{tuple(value.stride())}{value.dtype}"
+                f"+{value.storage_offset()}"
+            )
+        return repr(value) if isinstance(value, int | float | bool | str | None) else str(value)
+
+    def finish(self, launch: _Compiled) -> Launch:
+        """The record of a launch."""
+        kernel = launch.kernel
+        cubin = kernel.asm["cubin"]
+        key = hashlib.sha256(cubin).hexdigest()
+        if key not in self.codes:
+            self.codes[key] = disassemble(cubin)
+        return describe(launch, self.codes[key], self.gpu)
+
+
+def describe(launch: _Compiled, code: Code, gpu: Gpu) -> Launch:
+    """Everything the machine code says of one launch."""
+    metadata = launch.kernel.metadata
+    threads = metadata.num_warps * 32
+    texts = [instruction.text for instruction in code.instructions]
+    mix = Counter(instruction_class(text) for text in texts)
+    share, limiter = occupancy(gpu, threads, code.registers, metadata.shared)
+    if not share:
+        raise CompileFailed(
+            f"{launch.kernel.name} needs {code.registers} registers a thread for {threads} "
+            f"threads, more than an SM of {gpu.name} has; use fewer warps"
+        )
+    name = launch.kernel.name
+    parts = [code.text.replace(name, "kernel"), str(launch.grid), str(threads)]
+    parts += [str(metadata.shared), *launch.arguments]
+    local = mix.get("local", 0)
+    return Launch(
+        name=name,
+        triton=True,
+        grid=launch.grid,
+        threads=threads,
+        registers=code.registers,
+        spill_bytes=code.stack_bytes if local else 0,
+        shared_bytes=metadata.shared,
+        occupancy=share,
+        occupancy_limiter=limiter,
+        num_stages=metadata.num_stages,
+        load_bits=_widest(texts, "global_load"),
+        store_bits=_widest(texts, "global_store"),
+        matrix_instructions=mix.get("matrix", 0),
+        instruction_mix=dict(sorted(mix.items())),
+        lines=_lines(code, launch.source_file),
+        regions=code.regions,
+        config=launch.config,
+        fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
+    )
+
+
+def _widest(texts: list[str], kind: str) -> int | None:
+    return max((access_bits(t) or 0 for t in texts if instruction_class(t) == kind), default=None)
+
+
+def _lines(code: Code, source_file: str) -> list[LineCounters]:
+    by_line: dict[int, list[str]] = {}
+    for instruction in code.instructions:
+        if instruction.line is not None:
+            by_line.setdefault(instruction.line, []).append(instruction.text)
+    total = len(code.instructions)
+    return [
+        LineCounters(
+            line=line,
+            text=linecache.getline(source_file, line).rstrip("\n"),
+            instructions=len(texts),
+            instruction_share=len(texts) / total,
+            load_bits=_widest(texts, "global_load"),
+            store_bits=_widest(texts, "global_store"),
+            spill_instructions=sum(instruction_class(t) == "local" for t in texts),
+        )
+        for line, texts in sorted(by_line.items())
+    ]
+
+
+def _bound(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The kernel's arguments by name, as a grid function gets them."""
+    known = {name: value for name, value in kwargs.items() if name in function.arg_names}
+    bound = inspect.signature(function.fn).bind_partial(*args, **known)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+class _TargetDriver:
+    """Stands in for Triton's driver: names the target, has no device."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self._gpu.capability, 32)
+
+    def get_current_device(self) -> str:
+        """A key of its own, so that kernels cached for a real device stay apart."""
+        return f"compile-only-{self._gpu.capability}"
+
+    def get_current_stream(self, device: object = None) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("meta")
+
+    def get_device_interface(self) -> Any:
+        import torch
+
+        return torch.cuda
+
+
+@contextmanager
+def _recording(recorder: _Recorder) -> Iterator[None]:
+    """Put the recorder in the place of Triton's launches, and back."""
+    from triton.runtime import driver
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    run, tune, active = JITFunction.run, Autotuner.run, driver._active
+
+    def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return recorder.launch(self, run, args, kwargs)
+
+    def tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return recorder.tune(self, args, kwargs)
+
+    JITFunction.run, Autotuner.run = launch, tuned
+    driver.set_active(_TargetDriver(recorder.gpu))
+    try:
+        yield
+    finally:
+        JITFunction.run, Autotuner.run = run, tune
+        driver._active = active
+
+
+@contextmanager
+def _library_calls() -> Iterator[set[str]]:
+    """Names of the torch operations met that do work in a library."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: set[str] = set()
+
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            name = func.overloadpacket.__name__
+            if name.startswith(LIBRARY_OPS):
+                seen.add(name)
+            return func(*args, **(kwargs or {}))
+
+    with Watch():  # type: ignore[no-untyped-call]
+        yield seen
+
+
+def _explain(error: Exception, gpu: Gpu) -> str:
+    """One line on why a call did not compile, with the innermost cause."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    said = " ".join(str(error).split()) or type(error).__name__
+    if cause is not error and str(cause) and str(cause) not in str(error):
+        said = f"{said} ({' '.join(str(cause).split())})"
+    if len(said) > 700:
+        said = f"{said[:250]} … {said[-420:]}"
+    where = ""
+    traceback = error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if "kernel_function" in frame.f_code.co_name:
+            where = (
+                f" (called at line {traceback.tb_lineno} of {Path(frame.f_code.co_filename).name})"
+            )
+        traceback = traceback.tb_next
+    return f"does not compile for {gpu.name}: {type(error).__name__}: {said}{where}"

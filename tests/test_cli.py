@@ -1,0 +1,74 @@
+"""The command line from outside: help at once, versions, lists, and where output goes."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from beamsearch import __version__
+
+VERBS = ("run", "resume", "problems", "verify", "profile", "show", "benchmark", "doctor")
+HEAVY = ("torch", "triton", "openai", "rich", "numpy", "jinja2", "beamsearch.records")
+"""Not pydantic: Typer itself loads it for a verb's options."""
+
+
+def beamsearch(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "beamsearch", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("verb", [None, *VERBS])
+def test_help_imports_nothing_heavy(verb):
+    arguments = [verb, "--help"] if verb else ["--help"]
+    code = (
+        "import sys\nfrom beamsearch.cli import main\n"
+        f"try: main({arguments!r})\n"
+        f"finally: print('HEAVY', [m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Usage: beamsearch" in done.stdout
+    assert done.stdout.rstrip().endswith("HEAVY []")
+
+
+def test_help_answers_at_once():
+    # The best of five: a busy machine delays some, an import that crept in delays all
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        assert beamsearch("--help").returncode == 0
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.3
+
+
+def test_help_documents_verbs_and_exit_codes():
+    told = beamsearch("--help").stdout
+    assert all(verb in told for verb in VERBS)
+    assert "Exit codes:" in told and "130" in told
+
+
+def test_version():
+    assert beamsearch("--version").stdout == f"beamsearch {__version__}\n"
+
+
+def test_problems_list_least_work():
+    # Given the five problems; shapes and bytes from their definitions
+    found = {p["name"]: p for p in json.loads(beamsearch("problems", "--json").stdout)["problems"]}
+    pooling = found["43_Max_Pooling_3D"]
+    assert pooling["inputs"] == {"x": [16, 32, 128, 128, 128]}
+    assert pooling["output"] == [16, 32, 62, 62, 62]
+    assert pooling["least_bytes"] == 2 * 16 * 32 * (128**3 + 62**3)
+    assert len(found) == 5 and all(p["dtype"] == "bfloat16" for p in found.values())
+
+
+def test_output_into_a_closed_pipe_is_quiet():
+    line = f"{sys.executable} -m beamsearch problems | true"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=120)
+    assert done.stderr == ""

@@ -1,0 +1,89 @@
+"""The wheel carries what the project needs, and works from a folder that is not the checkout."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory) -> Path:
+    """The wheel's content in a folder of its own."""
+    built = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "-w", str(built), str(ROOT)], check=True, timeout=200)
+    (wheel,) = built.glob("*.whl")
+    folder = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def python(unpacked: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python with the unpacked wheel before anything installed, in a folder elsewhere."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(unpacked)},
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+
+
+def test_carries_prompts_problems_and_artifacts(unpacked, tmp_path):
+    # Given the unpacked wheel, when its resources are asked for from another folder
+    code = (
+        "import json, beamsearch; from beamsearch.resources import data_folder\n"
+        "names = ('prompts', 'problems', 'artifacts')\n"
+        "print(json.dumps([beamsearch.__file__, *map(str, map(data_folder, names))]))"
+    )
+    done = python(unpacked, tmp_path, "-c", code)
+
+    # Then the package is the wheel's, and every file of the checkout is there, byte for byte
+    assert done.returncode == 0, done.stderr
+    package, *folders = map(Path, json.loads(done.stdout))
+    assert package.is_relative_to(unpacked)
+    for folder in folders:
+        assert folder.is_relative_to(unpacked)
+        there = {p.relative_to(folder): p for p in folder.rglob("*") if p.is_file()}
+        here = tracked(ROOT / folder.name)
+        assert here and set(here) <= set(there)
+        for name, path in here.items():
+            assert there[name].read_bytes() == path.read_bytes()
+
+
+def tracked(folder: Path) -> dict[Path, Path]:
+    """Files of a folder of the checkout, caches aside."""
+    return {
+        path.relative_to(folder): path
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_carries_no_tests_and_no_rubbish(unpacked):
+    tops = {path.name for path in unpacked.iterdir()}
+    assert {"beamsearch", "profiling"} < tops
+    assert len(tops) == 3, f"besides the two packages only dist-info: {tops}"
+
+
+@pytest.mark.slow
+def test_runs_the_main_job_elsewhere(unpacked, tmp_path):
+    done = python(
+        unpacked,
+        tmp_path,
+        *("-m", "beamsearch", "run", "82", "--json", "--llm", "playbook"),
+        *("--rounds", "1", "--workers", "1", "--variants", "1"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "finished"
+    (kernel,) = tmp_path.glob("runs/82_*/*/optimized_kernel_beam_search.py")
+    assert not re.search(r"^\s*(import|from) (beamsearch|profiling)", kernel.read_text(), re.M)
