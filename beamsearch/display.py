@@ -8,14 +8,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from beamsearch.report.numbers import clock, progress, tell
+from beamsearch.report.numbers import BASELINES, called, clock, progress, tell
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
     from beamsearch.records.candidate import Candidate
     from beamsearch.records.round import RoundRecord
-    from beamsearch.records.run import RunRecord
+    from beamsearch.records.run import Baselines, RunRecord
 
 
 WINNER = "optimized_kernel_beam_search.py"
@@ -85,6 +85,12 @@ def opening(record: RunRecord) -> list[str]:
             f"on small shapes, kernels are compiled for {where.target} at their true shapes, and "
             "every time is modelled and printed with ~."
         )
+    return lines
+
+
+def yardsticks(record: RunRecord) -> list[str]:
+    """The floor and the baselines, as far as they are known."""
+    lines = []
     if record.floor is not None:
         floor = record.floor
         rate = "measured" if floor.bandwidth_source == "measured" else "datasheet"
@@ -93,7 +99,22 @@ def opening(record: RunRecord) -> list[str]:
             f"{floor.bandwidth_gb_s:.0f} GB/s ({rate}, {floor.gpu}), "
             f"{floor.flops / 1e9:.1f} GFLOP"
         )
+    baselines = record.confirmation.baselines if record.confirmation else record.baselines
+    times = {name: getattr(baselines, name) for name in BASELINES}
+    told = [f"{called(name)} {time}" for name, time in times.items() if time is not None]
+    if told:
+        again = ", kept from an earlier visit and scaled" if baselines.rescaled_from else ""
+        lines.append(f"baselines: {', '.join(told)}{again}")
+    lines += [f"no {called(name)}: {why}" for name, why in absent(baselines).items()]
     return lines
+
+
+def absent(baselines: Baselines) -> dict[str, str]:
+    """Why baselines are absent; one reason for all is told once."""
+    reasons = set(baselines.absent.values())
+    if len(baselines.absent) > 1 and len(reasons) == 1:
+        return {"baselines": reasons.pop()}
+    return baselines.absent
 
 
 def closing(record: RunRecord, folder: Path) -> list[str]:
@@ -139,6 +160,7 @@ class PlainDisplay:
         self.stream = stream
         self.clock = Clock()
         self.lock = threading.Lock()
+        self.measured = False
 
     def _say(self, text: str) -> None:
         with self.lock:
@@ -165,6 +187,9 @@ class PlainDisplay:
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
         """Print the running best."""
+        if not self.measured and run.floor is not None:
+            self.measured = True
+            self._say("\n".join(yardsticks(run)))
         self.clock.rounds_done += record.round > 0
         won = "win" if record.win else "no win"
         outcome = f"{won}; " if record.round else ""
@@ -197,6 +222,7 @@ class LiveDisplay:
         self.clock = Clock()
         self.lock = threading.RLock()
         self.run: RunRecord | None = None
+        self.measured = False
         self.round = 0
         self.plans: list[str] = []
         self.doing: dict[int, str] = {}
@@ -265,6 +291,10 @@ class LiveDisplay:
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
         """Print the running best above the panel."""
+        if not self.measured and run.floor is not None:
+            self.measured = True
+            for line in yardsticks(run):
+                self._say(line)
         with self.lock:
             self.run = run
             self.clock.rounds_done += record.round > 0

@@ -131,8 +131,8 @@ def devices() -> tuple[Device, ...]:
         if answer["status"] == _CUDA_NO_DEVICE:
             return ()
         raise UsageError(
-            f"the NVIDIA driver refuses with CUDA error {answer['status']}; see nvidia-smi, or hide "
-            "the GPU with CUDA_VISIBLE_DEVICES= to go on without"
+            f"the NVIDIA driver refuses with CUDA error {answer['status']}; see nvidia-smi, or "
+            "hide the GPU with CUDA_VISIBLE_DEVICES= to go on without"
         )
     return tuple(Device(**item) for item in answer)
 

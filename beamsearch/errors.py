@@ -2,7 +2,7 @@
 
 
 class BeamsearchError(Exception):
-    """Base: printed as one line, never as a traceback. `exit_code` is what the process ends with."""
+    """Base: printed as one line, never as a traceback. The process ends with `exit_code`."""
 
     exit_code = 1
 

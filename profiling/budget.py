@@ -7,11 +7,12 @@ busiest unit leaves unused, waiting, is bounded apart: 1 / (busiest).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from profiling import sass
-from profiling.gpus import UnknownGpu, find_gpu
+from profiling.gpus import GPUS, UnknownGpu, find_gpu
 from profiling.profile import Floor, Launch, Profile
 
 UNIT_NAMES = {
@@ -51,12 +52,28 @@ MEMORY_BOUND = 0.85
 """Share of the time the least-bandwidth transfer takes from which a modelled launch counts as
 memory-bound: a well-written streaming kernel reaches 0.9 and more of the measured bandwidth."""
 
+ROUNDS = 16
+"""Rounds taken for a loop of unknown length: many enough that what is inside outweighs what is
+outside, as in the kernels worth profiling; the exact number hardly moves a share."""
+
 
 @dataclass
 class Budget:
     """Unit -> share (0..1) of the launch's time that the unit is busy; empty where unknown."""
 
     busy: dict[str, float] = field(default_factory=dict)
+    active: float = 1.0
+    """Share (0..1) of the SMs that had work, averaged over the launch."""
+
+    @property
+    def kept_busy(self) -> float | None:
+        """How busy the busiest unit is where there is work: SMs without any are another matter.
+
+        A tenth of the SMs or less idle is the end of any launch and is left as it is.
+        """
+        if self.peak is None:
+            return None
+        return self.peak if self.active >= 0.9 else min(1.0, self.peak / self.active)
 
     @property
     def busiest(self) -> str | None:
@@ -70,7 +87,8 @@ class Budget:
 
     def after(self, factors: Mapping[str, float]) -> Budget:
         """The budget with each unit's work multiplied by its factor."""
-        return Budget({unit: share * factors.get(unit, 1.0) for unit, share in self.busy.items()})
+        busy = {unit: share * factors.get(unit, 1.0) for unit, share in self.busy.items()}
+        return Budget(busy, self.active)
 
     def gain(self, factors: Mapping[str, float]) -> float:
         """How many times faster at most, with each unit's work multiplied by its factor.
@@ -156,7 +174,8 @@ def _measured(launch: Launch, floor: Floor | None) -> Budget:
     if floor is not None and moved is not None and launch.duration_us:
         reachable = moved / (floor.bandwidth_gb_s * 1e3 * launch.duration_us)
         busy["dram"] = min(1.0, max(reachable, busy.get("dram", 0.0)))
-    return Budget(busy)
+    active, elapsed = (launch.metrics.get(f"{which}_cycles") for which in ("active", "elapsed"))
+    return Budget(busy, min(1.0, active / elapsed) if active and elapsed else 1.0)
 
 
 def _modelled(profile: Profile, floor: Floor | None, time_ms: float | None) -> Budget:
@@ -179,20 +198,61 @@ def dram_bytes(launch: Launch) -> float | None:
 def integer_shares(launch: Launch) -> tuple[float, float, float] | None:
     """Integer shares of all instructions, of the ALU pipe's and of the FMA pipe's.
 
-    Executed instructions where they were counted, static ones from the compiler otherwise.
+    Executed instructions where they were counted, otherwise static ones weighted by their loops.
     """
     share = launch.metrics.get("integer_share")
     if share is None:
-        whole = sum(launch.instruction_mix.values())
+        mix = _weighted_mix(launch)
+        whole = sum(mix.values())
         if not whole:
             return None
-        share = sum(launch.instruction_mix.get(kind, 0) for kind in sass.INDEX_CLASSES) / whole
+        share = sum(mix.get(kind, 0) for kind in sass.INDEX_CLASSES) / whole
     alu = launch.metrics.get("alu_integer_share", share)
     return share, alu, launch.metrics.get("fma_integer_share", share)
 
 
+def line_shares(launch: Launch) -> dict[int, float]:
+    """Line -> share of the launch's instructions, executed or static weighted by their loops."""
+    if "integer_share" not in launch.metrics and launch.regions:
+        weights: dict[int, float] = defaultdict(float)
+        for region, weight in zip(launch.regions, _loop_weights(launch), strict=True):
+            for line, count in region.lines.items():
+                weights[line] += weight * count
+        whole = sum(weights.values())
+        return {line: weight / whole for line, weight in weights.items()} if whole else {}
+    return {
+        line.line: line.instruction_share
+        for line in launch.lines
+        if line.instruction_share is not None
+    }
+
+
+def _weighted_mix(launch: Launch) -> dict[str, float]:
+    if not launch.regions:
+        return {kind: float(count) for kind, count in launch.instruction_mix.items()}
+    mix: dict[str, float] = defaultdict(float)
+    for region, weight in zip(launch.regions, _loop_weights(launch), strict=True):
+        for kind, count in region.mix.items():
+            mix[kind] += weight * count
+    return mix
+
+
+def _loop_weights(launch: Launch) -> list[float]:
+    """How often each region runs, taking every loop for one of ROUNDS rounds."""
+    weights: list[float] = []
+    for region in launch.regions:
+        depth, parent = 0, region.parent
+        while parent is not None:
+            depth, parent = depth + 1, launch.regions[parent].parent
+        weights.append(float(ROUNDS**depth))
+    return weights
+
+
 def float32_tflops(gpu: str) -> float | None:
-    """Rate of the ordinary cores of this GPU; None where the GPU is unknown."""
+    """Rate of the ordinary cores of this GPU (by name, key or device); None where it is unknown."""
+    for part in GPUS.values():
+        if part.name == gpu:
+            return part.tflops.get("float32")
     try:
         return find_gpu(gpu).tflops.get("float32")
     except UnknownGpu:

@@ -80,10 +80,6 @@ def access(line: LineCounters) -> str:
     return " ".join(parts)
 
 
-def instruction_share(lines: Iterable[LineCounters]) -> float:
-    return sum(line.instruction_share or 0.0 for line in lines)
-
-
 def numbers(lines: Iterable[LineCounters]) -> tuple[int, ...]:
     return tuple(line.line for line in lines)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiling.budget import UNIT_NAMES, Budget, Case, integer_shares
+from profiling.budget import UNIT_NAMES, Budget, Case, integer_shares, line_shares
 from profiling.diagnosis import (
     Diagnosis,
     busy_unit,
@@ -13,7 +13,7 @@ from profiling.diagnosis import (
     where,
     without_wait,
 )
-from profiling.profile import FindingKind, Launch
+from profiling.profile import FindingKind, Launch, LineCounters
 
 
 def integer_overhead(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
@@ -26,19 +26,10 @@ def integer_overhead(case: Case, launch: Launch, budget: Budget) -> Diagnosis | 
     if shares is None or shares[0] < 0.4:
         return None
     factors = instruction_factors(budget, *shares)
-    lines = sorted(
-        (line for line in launch.lines if line.index_instructions),
-        key=lambda line: -(line.index_instructions or 0),
-    )
-    whole = sum(line.index_instructions or 0 for line in lines)
-    heavy = [line for line in lines if (line.index_instructions or 0) >= 0.1 * whole][:4]
+    heavy, where_from = _integer_lines(launch)
     dividing = [line for line in launch.lines if line.divisions]
     evidence = [f"integer share of the {counted(case)} instructions: {100 * shares[0]:.0f}%"]
-    evidence += [
-        f"line {line.line}: {100 * (line.index_instructions or 0) / whole:.0f}% of these: "
-        f"{line.text}"
-        for line in heavy
-    ]
+    evidence += where_from
     if dividing:
         evidence.append(f"division by a value unknown at compile time: {where(dividing)}")
     wide = launch.metrics.get("wide_address_share")
@@ -60,6 +51,27 @@ def integer_overhead(case: Case, launch: Launch, budget: Budget) -> Diagnosis | 
         "fit; hoist addresses out of loops; reuse one address for several elements.",
         numbers(dividing + [line for line in heavy if line not in dividing]),
     )
+
+
+def _integer_lines(launch: Launch) -> tuple[list[LineCounters], list[str]]:
+    """The lines most index arithmetic is for, and their evidence.
+
+    Where it was not counted by line, the lines with the most instructions stand in.
+    """
+    weights = {
+        line.line: float(line.index_instructions)
+        for line in launch.lines
+        if line.index_instructions
+    }
+    what = "these" if weights else "all instructions"
+    weights = weights or line_shares(launch)
+    whole = sum(weights.values())
+    lines = sorted(launch.lines, key=lambda line: -weights.get(line.line, 0.0))
+    heavy = [line for line in lines if whole and weights.get(line.line, 0.0) >= 0.1 * whole][:4]
+    return heavy, [
+        f"line {line.line}: {100 * weights[line.line] / whole:.0f}% of {what}: {line.text.strip()}"
+        for line in heavy
+    ]
 
 
 def instruction_issue(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
@@ -95,7 +107,8 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
 
     Not above 0.95: what a streaming kernel reaches is itself known to a few percent.
     """
-    if not case.measured or budget.peak is None or budget.busiest is None or budget.peak > 0.95:
+    peak = budget.kept_busy
+    if not case.measured or peak is None or budget.busiest is None or peak > 0.95:
         return None
     busiest = UNIT_NAMES[budget.busiest]
     names = {
@@ -110,7 +123,7 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     return Diagnosis(
         FindingKind.LATENCY,
         (
-            f"{busiest[0].upper()}{busiest[1:]} is {100 * budget.peak:.0f}% busy and no unit more"
+            f"{busiest[0].upper()}{busiest[1:]} is {100 * peak:.0f}% busy and no unit more"
             + (f": warps wait for {worst}" if worst else "")
         ),
         [
@@ -124,7 +137,7 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
                 for line in stalled
             ),
         ],
-        1 / max(budget.peak, 1e-3),
+        1 / max(peak, 1e-3),
         "Have more in flight: several independent loads before the first use, software pipelining "
         "(num_stages), more work per program, or more warps on an SM.",
         numbers(stalled),
@@ -140,11 +153,12 @@ def occupancy(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     more than the busiest unit allows.
     """
     share = launch.occupancy
-    if share is None or share >= 0.5 or (case.measured and (budget.peak or 0) > 0.8):
+    peak = budget.kept_busy
+    if share is None or share >= 0.5 or (case.measured and (peak or 0) > 0.8):
         return None
     gain = 0.5 / max(share, 1e-2)
-    if budget.peak and case.measured:
-        gain = min(gain, 1 / budget.peak)
+    if peak and case.measured:
+        gain = min(gain, 1 / peak)
     cause = launch.occupancy_limiter or "its size"
     detail = {
         "registers": f"{launch.registers} registers a thread",

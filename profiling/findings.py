@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from profiling import execution, memory_use
-from profiling.budget import UNIT_NAMES, Budget, Case, dram_bytes, float32_tflops, make_case
+from profiling.budget import UNIT_NAMES, Budget, Case, float32_tflops, line_shares, make_case
 from profiling.diagnosis import Diagnosis
 from profiling.gpus import UnknownGpu, find_gpu
 from profiling.profile import Finding, FindingKind, Floor, Launch, Profile
@@ -43,11 +43,11 @@ _CHECKS: tuple[Callable[[Case, Launch, Budget], Diagnosis | None], ...] = (
 _ORDER = [
     FindingKind.AT_FLOOR,
     FindingKind.IDLE_MATRIX_UNITS,
-    FindingKind.EXCESS_TRAFFIC,
     FindingKind.SPILLS,
     FindingKind.DIVERGENCE,
     FindingKind.INTEGER_OVERHEAD,
     FindingKind.UNCOALESCED,
+    FindingKind.EXCESS_TRAFFIC,
     FindingKind.NARROW_ACCESS,
     FindingKind.BANK_CONFLICTS,
     FindingKind.ATOMICS,
@@ -206,7 +206,7 @@ def _idle_matrix_units(case: Case) -> Finding | None:
     """
     floor = case.floor
     own = [launch for launch in case.profile.launches if launch.triton]
-    if floor is None or not case.time_ms or not _without_matrix_units(case, own):
+    if floor is None or not _without_matrix_units(case, own):
         return None
     rate = float32_tflops(floor.gpu)
     if rate is None or floor.flops_rate_tflop_s <= 1.05 * rate:
@@ -214,20 +214,19 @@ def _idle_matrix_units(case: Case) -> Finding | None:
     ordinary_ms = floor.flops / rate / 1e9
     if ordinary_ms <= floor.memory_ms:
         return None
-    moved = [dram_bytes(launch) for launch in own]
-    memory_ms = sum(part or 0 for part in moved) / (floor.bandwidth_gb_s * 1e6)
-    gain = case.cap(case.time_ms / max(floor.time_ms, memory_ms))
+    memory_ms = case.profile.traffic.get("dram", 0.0) / (floor.bandwidth_gb_s * 1e6)
+    # Without a time, the least that ordinary cores need stands in for it.
+    time_ms = case.time_ms or ordinary_ms
+    gain = case.cap(time_ms / max(floor.time_ms, memory_ms))
     if gain < WORTH:
         return None
-    lines = sorted(
-        (line for launch in own for line in launch.lines),
-        key=lambda line: -(line.instruction_share or 0),
-    )
+    shares = [pair for launch in own for pair in line_shares(launch).items()]
+    heaviest = sorted(shares, key=lambda pair: -pair[1])[:2]
     return Finding(
         kind=FindingKind.IDLE_MATRIX_UNITS,
         title=(
             f"{floor.flops / 1e9:.3g} GFLOP of matrix work run without matrix units, "
-            f"{case.headroom:.3g} times above the floor"
+            f"{time_ms / floor.time_ms:.3g} times above the floor"
         ),
         evidence=[
             "no matrix instruction in the kernel",
@@ -235,7 +234,7 @@ def _idle_matrix_units(case: Case) -> Finding | None:
             f"{floor.time_ms:.3g} ms",
             *_busiest(case),
         ],
-        lines=[line.line for line in lines[:2]],
+        lines=[line for line, _ in heaviest],
         gain_bound=gain,
         advice=(
             "Write the sum as products of tiles with tl.dot (for a convolution: outputs and taps "

@@ -232,7 +232,9 @@ def annotate(profile: Profile, source: str) -> str:
         weight = launch.share if launch.share is not None else 1 / len(own)
         for counters in launch.lines:
             known = 0 < counters.line <= len(lines)
-            if not known or (counters.text and lines[counters.line - 1].strip() != counters.text):
+            if not known or (
+                counters.text and lines[counters.line - 1].strip() != counters.text.strip()
+            ):
                 continue
             if counters.stall_share is not None:
                 stalls[counters.line] += weight * counters.stall_share

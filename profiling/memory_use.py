@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from profiling.budget import ARITHMETIC, UNIT_NAMES, Budget, Case
+from profiling.budget import ARITHMETIC, UNIT_NAMES, Budget, Case, line_shares
 from profiling.diagnosis import (
     Diagnosis,
     access,
     busy_unit,
     counted,
-    instruction_share,
     is_near,
     next_limit,
     numbers,
@@ -77,32 +76,31 @@ def narrow_access(case: Case, launch: Launch, budget: Budget) -> Diagnosis | Non
     64-byte request becomes part of full 128-byte ones); or, where warps wait for memory and no
     unit is near its peak, the bytes in flight grow with the width (Little's law).
     """
-    narrow, saved = [], 0.0
+    shares, narrow, saved = line_shares(launch), [], 0.0
     for line in launch.lines:
         bits = line.load_bits or line.store_bits
         broadcast = line.sectors_per_request is not None and line.sectors_per_request <= 1
         if not bits or bits > WORD_BITS or broadcast:
             continue
-        share = line.instruction_share or 0.0
-        if share < 0.02:  # a line this small gives nothing whatever its width
+        if shares.get(line.line, 0.0) < 0.02:  # this little gives nothing whatever its width
             continue
         narrow.append(line)
-        saved += share * (1 - bits / VECTOR_BITS)
+        saved += shares[line.line] * (1 - bits / VECTOR_BITS)
     if not narrow:
         return None
-    left = 1 - saved
+    share, left = sum(shares[line.line] for line in narrow), 1 - saved
     scattered = any((line.sectors_per_request or 0) > 16 for line in narrow)
     factors = dict.fromkeys(ARITHMETIC, left) | {"lsu": 0.25, "l1": 1.0 if scattered else 0.5}
     gain = budget.gain(factors)
     widest = min(line.load_bits or line.store_bits or WORD_BITS for line in narrow)
-    if launch.metrics.get("idle_memory", 0.0) > 0.3 and budget.peak:
-        gain = max(gain, min(1 / budget.peak, VECTOR_BITS / widest))
+    if launch.metrics.get("idle_memory", 0.0) > 0.3 and budget.kept_busy:
+        gain = max(gain, min(1 / budget.kept_busy, VECTOR_BITS / widest))
     return Diagnosis(
         FindingKind.NARROW_ACCESS,
         f"A lane moves {widest} bits at a time on {where(narrow)}; {VECTOR_BITS} are possible",
         [
             *(access(line) for line in narrow),
-            f"{100 * instruction_share(narrow):.0f}% of the {counted(case)} instructions are there",
+            f"{100 * share:.0f}% of the {counted(case)} instructions are there",
             *next_limit(budget, factors),
         ],
         gain,

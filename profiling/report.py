@@ -23,6 +23,9 @@ from profiling.hotspots import (
 from profiling.metrics import METRICS
 from profiling.profile import Launch, Profile, Rule
 
+_MAGIC = b"NVR\0"
+"""How every report begins."""
+
 SECTOR_BYTES = 32
 """The unit in which L1, L2 and device memory move data on every GPU since Pascal."""
 
@@ -78,14 +81,18 @@ def _actions(path: Path) -> Iterator[Any]:
         raise ReportUnreadable(str(path), "the ncu-report package is not installed") from error
     if not path.is_file():
         raise ReportUnreadable(str(path), "there is no such file")
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:  # the parser takes anything else for an empty report
+            raise ReportUnreadable(str(path), "it is not a report")
     try:
         context = ncu_report.load_report(str(path))
     except RuntimeError as error:
         raise ReportUnreadable(str(path), str(error)) from error
-    if context is None:
-        raise ReportUnreadable(str(path), "it is not a report")
     for index in range(context.num_ranges()):
-        yield from context.range_by_idx(index)
+        for action in context.range_by_idx(index):
+            if not action.name():  # what the parser makes of the end of a file cut short
+                raise ReportUnreadable(str(path), "it is cut short")
+            yield action
 
 
 def _launch(action: Any, kernels: Collection[str] | None) -> Launch:

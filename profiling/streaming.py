@@ -11,7 +11,7 @@ import triton.language as tl
 PARTS = 8
 """A group is this many chunks; the mix of reads and writes is in eighths."""
 
-MAGIC = 0x5BD1E995 - (1 << 32)
+MAGIC = 0x5BD1E995
 """Stored only where the exclusive-or of all reads is this, which keeps the reads alive."""
 
 

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -24,14 +24,14 @@ FAULTS = (
     "quota",  # 429 that no waiting cures
     "500",
     "drop",  # the connection ends in mid-body
-    "slow",  # headers after five seconds
+    "slow",  # headers after two seconds
     "endless",  # a body that drips on and never ends
     "invalid_json",
     "html",  # a proxy's error page with status 200
     "empty_choices",
     "prose",  # a whole answer that holds nothing of what was asked for
 )
-SLOW_S = 5.0
+SLOW_S = 2.0
 
 
 @dataclass
@@ -207,10 +207,8 @@ def main() -> None:
     faults = [name for name in options.faults.split(",") if name]
     with serving(faults, Script(key=options.key), options.port) as base_url:
         print(base_url, flush=True)
-        try:
+        with suppress(KeyboardInterrupt):
             threading.Event().wait()
-        except KeyboardInterrupt:
-            pass
 
 
 if __name__ == "__main__":

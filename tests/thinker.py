@@ -11,6 +11,14 @@ import json
 import re
 from collections.abc import Callable, Iterator
 
+COMMON = (
+    "The problem",
+    "Where the kernel stands",
+    "What the profile means",
+    "What was tried",
+    "Answer",
+)
+
 
 class PromptBroken(Exception):
     """The prompt does not hold what an answer needs."""
@@ -19,7 +27,7 @@ class PromptBroken(Exception):
 def think(prompt: str) -> str:
     """The reply to a prompt. Raises PromptBroken."""
     sections = read_sections(prompt)
-    for heading in ("The problem", "Where the kernel stands", "What the profile means", "Answer"):
+    for heading in COMMON:
         _section(sections, heading)
     if "Your direction" in sections:
         return _diagnose(sections)
@@ -66,7 +74,7 @@ def _find(pattern: str, text: str, what: str) -> re.Match[str]:
 def _diagnose(sections: dict[str, str]) -> str:
     kind = _find(r"`(\w+)`", _section(sections, "Your direction"), "direction")[1]
     _find(r"def kernel_function", _section(sections, "The kernel, `"), "kernel")
-    _section(sections, "What was tried")
+    _section(sections, "What a kernel is")
     findings = _section(sections, "What the profile means")
     mine = (
         rf"^\d+\. \*\*{kind}\*\* \(at most ~?([\d.e+]+) times as fast\): ([^\n]*)\n((?:   - .*\n)*)"
@@ -117,6 +125,8 @@ def _check_bindable(source: str, names: list[str]) -> None:
 
 
 def _reflect(sections: dict[str, str]) -> str:
+    _find(r"def kernel_function", _section(sections, "The kernel that was changed"), "kernel")
+    _find(r"^- Change: \S", _section(sections, "The plan"), "plan")
     trials = re.findall(
         r"^### `([^`]+)`: (.*?)\n\n- Verdict: (\w+)(?:[^\n]*)\n(?:- Time: ([^\n]*))?",
         _section(sections, "What came of it"),
@@ -124,11 +134,9 @@ def _reflect(sections: dict[str, str]) -> str:
     )
     if not trials and "No kernel came of it" not in _section(sections, "What came of it"):
         raise PromptBroken("no trials")
+    told = [f"{name}: {verdict} {time}".strip() for name, _, verdict, time in trials]
     answer = {
-        "summary": "; ".join(
-            f"{name}: {verdict} {time}".strip() for name, _, verdict, time in trials
-        )
-        or "nothing was written",
+        "summary": "; ".join(told) or "nothing was written",
         "lessons": [f"{what}: {time}" for _, what, _, time in trials if "times as fast" in time],
         "patterns_to_avoid": [what for _, what, verdict, _ in trials if verdict == "wrong"],
     }
@@ -157,7 +165,7 @@ def ideas(source: str, direction: str) -> Iterator[tuple[str, str]]:
         after = ast.unparse(ast.fix_missing_locations(tree))
         if after != before:
             yield (
-                f"Sizes and strides are tl.constexpr, so that index arithmetic folds; {name}.",
+                f"Sizes are tl.constexpr, so that index arithmetic folds; {name}.",
                 after,
             )
 

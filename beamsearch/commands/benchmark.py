@@ -76,9 +76,10 @@ def benchmark(
 ) -> None:
     """Time kernels beside their baselines.
 
-    Eager, torch.compile, max-autotune, input and optimized kernel, interleaved. Each kernel is verified before it is timed. A problem's optimized kernel is the one kept under
-    artifacts/, else that of its newest run under runs/. Exit code 1 where a kernel is wrong or
-    missing. Needs an NVIDIA GPU.
+    Eager, torch.compile, max-autotune, input and optimized kernel, interleaved. Each kernel is
+    verified before it is timed. A problem's optimized kernel is the one kept under artifacts/, else
+    that of its newest run under runs/. Exit code 1 where a kernel is wrong or missing. Needs an
+    NVIDIA GPU.
     """
     from beamsearch.environment import check_platform, pick_device
     from beamsearch.errors import NoGpuError
@@ -147,7 +148,7 @@ def measure(entry: Entry, device: int) -> Row:
     times: dict[str, Measurement] = {}
     missing: dict[str, str] = {}
     try:
-        with lane(problem, device, "h200") as executor:
+        with lane(problem, device, "h200") as (executor, _):
             gpu = executor.gpu
             floor = measure_floor(problem, gpu, device)
             times, missing = compare(entry, executor)

@@ -6,6 +6,7 @@ import json as json_module
 import os
 import platform
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,7 +33,8 @@ class Line:
 def doctor(json: JsonOption = False, device: DeviceOption = None) -> None:
     """Check this machine, and say what to do.
 
-    GPU, driver, Nsight Compute, torch, triton, endpoint, folders. Exit code 1 only where the main job cannot run at all. Changes nothing.
+    GPU, driver, Nsight Compute, torch, triton, endpoint, folders. Exit code 1 only where the main
+    job cannot run at all. Changes nothing.
     """
     lines = []
     for line in look(device):
@@ -200,8 +202,18 @@ def _folders() -> Iterator[Line]:
         ("runs", Path.cwd() / "runs", "warn", "give run an --output folder that can be written"),
     ]
     for what, folder, level, todo in places:
-        nearest = next(path for path in (folder, *folder.parents) if path.exists())
-        if nearest.is_dir() and os.access(nearest, os.W_OK):
+        if _writable(folder):
             yield Line("ok", what, str(folder))
         else:
             yield Line(level, what, f"{folder} cannot be written", todo)
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a file can be made there, or in the nearest folder above that exists; tried, since
+    permissions alone do not tell of read-only mounts and full disks."""
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            return True
+    except OSError:
+        return False

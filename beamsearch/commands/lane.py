@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def lane(problem: Problem, device: int | None, target: str) -> Iterator[Executor]:
-    """An executor on this device, or one that compiles for the target where there is none."""
+def lane(problem: Problem, device: int | None, target: str) -> Iterator[tuple[Executor, Path]]:
+    """An executor on this device, or one that compiles for the target where there is none; and its
+    scratch folder."""
     from beamsearch.environment import gpu_facts
     from beamsearch.executor.local import LocalExecutor
 
@@ -24,6 +25,6 @@ def lane(problem: Problem, device: int | None, target: str) -> Iterator[Executor
             problem, gpu=gpu_facts(device, target), device=device, scratch=Path(scratch), seed=0
         )
         try:
-            yield executor
+            yield executor, Path(scratch)
         finally:
             executor.close()

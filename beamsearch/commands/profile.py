@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import shutil
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,8 +40,8 @@ def profile(
 ) -> None:
     """Tell what holds a kernel back.
 
-    The floor, the traffic, findings, and the source with its counters: from Nsight Compute where there is a GPU, from the compiler alone where there is none. The
-    kernel is verified first.
+    The floor, the traffic, findings, and the source with its counters: from Nsight Compute where
+    there is a GPU, from the compiler alone where there is none. The kernel is verified first.
     """
     from beamsearch.environment import check_platform, pick_device
 
@@ -62,7 +63,7 @@ def profile(
         raise UsageError(f"{found.name} has no input_kernel.py; name a kernel file")
     source = read_source(path)
     subject = Subject(name=path.stem, source=source)
-    with lane(found, picked, target or "h200") as executor:
+    with lane(found, picked, target or "h200") as (executor, scratch):
         judgement = executor.run(JudgeJob(subject=subject))
         if not judgement.verdict.correct:
             if json:
@@ -73,7 +74,7 @@ def profile(
         taken = executor.run(ProfileJob(subject=subject))
         floor = measure_floor(found, executor.gpu, picked)
         if keep_report is not None:
-            keep(executor.scratch, keep_report)
+            keep(scratch, keep_report)
     time = judgement.measurement
     findings = find(taken, floor, time.time_ms if time else None)
     if json:
@@ -139,11 +140,17 @@ def print_page(
     heading("findings, by what fixing them alone could give")
     for number, item in enumerate(findings, 1):
         where = f"  (line {', '.join(map(str, item.lines[:6]))})" if item.lines else ""
-        typer.echo(f"{number:>2}. up to {item.gain_bound:.2f}x  {item.title}{where}")
-        typer.echo(f"      {'; '.join(item.evidence)}")
-        typer.echo(f"      {item.advice}")
+        heading(f"{number:>2}. up to {item.gain_bound:.2f}x  {item.title}{where}")
+        typer.echo(indented("; ".join(item.evidence)))
+        typer.echo(indented(item.advice))
     if not findings:
         typer.echo("    none")
+
+
+def indented(text: str) -> str:
+    """Text wrapped to the terminal, under a finding."""
+    width = min(120, shutil.get_terminal_size().columns)
+    return textwrap.fill(text, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
 
 
 def describe_launch(launch: Launch) -> str:

@@ -65,7 +65,8 @@ def run(
 ) -> None:
     """Make a problem's kernel fast.
 
-    Rounds of profile, diagnose, rewrite, judge, reflect; the best kernels stay in the beam. Uses the first NVIDIA GPU; with none, kernels are checked in Triton's interpreter and times are
+    Rounds of profile, diagnose, rewrite, judge, reflect; the best kernels stay in the beam. Uses
+    the first NVIDIA GPU; with none, kernels are checked in Triton's interpreter and times are
     modelled. Asks the endpoint of OPENAI_BASE_URL / OPENAI_API_KEY; with none, a built-in playbook
     thinks. Started again on the same --output, it goes on where it stopped.
     """

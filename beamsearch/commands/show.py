@@ -11,7 +11,6 @@ import typer
 from beamsearch.commands.options import JsonOption, RunArgument
 
 if TYPE_CHECKING:
-    from beamsearch.records.measurement import Measurement
     from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
 
@@ -41,23 +40,17 @@ def show(run: RunArgument, json: JsonOption = False) -> None:
 
 def summary(record: RunRecord) -> list[str]:
     """Problem, machine, settings, baselines."""
-    from beamsearch.display import opening
-    from beamsearch.report.numbers import BASELINES, called
+    from beamsearch.display import opening, yardsticks
 
     where = record.environment
     machine = where.gpu or f"no GPU, compiled for {where.target}"
     reason = f" ({record.stop_reason})" if record.stop_reason else ""
-    lines = [
+    return [
         f"{record.status}{reason}; {machine}; torch {where.torch}, triton {where.triton}, "
         f"ncu {where.ncu or 'none'}",
         *opening(record),
+        *yardsticks(record),
     ]
-    baselines = record.confirmation.baselines if record.confirmation else record.baselines
-    for name in BASELINES:
-        time: Measurement | None = getattr(baselines, name)
-        told = str(time) if time else f"not measured: {baselines.absent.get(name, 'not yet')}"
-        lines.append(f"{called(name):>14}  {told}")
-    return lines
 
 
 def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:

@@ -42,7 +42,7 @@ def verify(
 
     found = find_problem(problem).with_dtype(dtype)
     source = read_source(kernel)
-    with lane(found, picked, target or "h200") as executor:
+    with lane(found, picked, target or "h200") as (executor, _):
         judgement = executor.run(JudgeJob(subject=Subject(name=kernel.stem, source=source)))
         where = executor.gpu
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from beamsearch.errors import KernelError
 from beamsearch.judge.protocol import Gone, decode_arguments, open_tensor, receive, send
@@ -43,17 +44,6 @@ def serve(link: socket.socket) -> None:
         except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
             answer = {"error": describe_error(error, harness.source)}
         send(link, answer)
-
-
-def prepare_interpreter() -> None:
-    """Mend Triton's interpreter, and let autotuners take their first configuration: no two can be
-    timed in it."""
-    from triton.runtime.autotuner import Autotuner
-
-    from profiling.interpreter import mend_interpreter
-
-    mend_interpreter()
-    Autotuner._bench = lambda self, *args, config, **kwargs: [float(self.configs.index(config))]
 
 
 def load_kernel(path: str) -> ModuleType:
@@ -129,7 +119,9 @@ class Harness:
         from profiling.static import compile_call
 
         assert self.module is not None
-        call = bind(self.module, decode_arguments(arguments, [], "meta"))
+        # Or else a dispatch mode, whoever uses one, imports torch's compiler for a second.
+        TorchDispatchMode._should_skip_dynamo = classmethod(lambda cls: False)
+        call = bind(self.module, decode_arguments(arguments, None, "meta"))
         with _mode():
             profile = compile_call(call, Gpu.model_validate(gpu))
         return {"profile": profile.model_dump(mode="json")}
@@ -140,10 +132,27 @@ class Harness:
         from profiling.gpus import Gpu
 
         assert self.module is not None
-        call = bind(self.module, decode_arguments(arguments, [], "meta"))
+        call = bind(self.module, decode_arguments(arguments, None, "meta"))
         with _mode():
             trace = trace_call(call, Gpu.model_validate(gpu))
         return {"trace": trace.model_dump(mode="json")}
+
+    def do_weigh(self, arguments: dict[str, Any], limit: int) -> dict[str, Any]:
+        """Whether the interpreter makes at most `limit` tensors in a call on zeros."""
+        from beamsearch.judge.interpreter import TooManyOperations, operations_limited
+
+        assert self.module is not None
+        call = bind(self.module, decode_arguments(arguments, None, self.device))
+        try:
+            with _mode(), operations_limited(limit):
+                call()
+        except Exception as error:
+            while error.__cause__ is not None:
+                error = error.__cause__
+            if isinstance(error, TooManyOperations):
+                return {"in_time": False}
+            raise
+        return {"in_time": True}
 
     def do_call(self, name: str, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Call once, unwritten memory poisoned, and copy the results out."""
@@ -242,14 +251,14 @@ def map_storage(item: dict[str, Any]) -> torch.UntypedStorage:
 @contextmanager
 def _poisoned_memory() -> Any:
     """`torch.empty` gives NaN, so that what a kernel leaves unwritten shows."""
+    # Not through `torch.use_deterministic_algorithms`, which imports the compiler for a second.
     before = torch.are_deterministic_algorithms_enabled()
-    warn = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn)
+        torch._C._set_deterministic_algorithms(before)
 
 
 def describe_error(error: BaseException, source: str | None) -> dict[str, Any]:

@@ -215,6 +215,16 @@ class InputSets:
             buffer.close()
 
 
+def meta_arguments(problem: Problem) -> dict[str, Any]:
+    """The call's arguments at the problem's shapes, on no memory at all."""
+    numbers: dict[int, int] = {}
+
+    def number(tensor: torch.Tensor) -> int:
+        return numbers.setdefault(id(tensor), len(numbers))
+
+    return encode_arguments(instantiate(problem, "meta").arguments, number)
+
+
 def derive_seed(seed: int, problem: Problem, number: int) -> int:
     """The seed of an input set: from the run's, the problem's name, dtype and sizes."""
     sizes = sorted(problem.sizes.items())

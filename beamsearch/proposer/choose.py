@@ -11,7 +11,7 @@ from beamsearch.settings import Settings
 
 def make_proposer(settings: Settings, env: Mapping[str, str] | None = None) -> Proposer:
     """Who thinks in this run: the model where settings ask for one or an endpoint is configured,
-    else the playbook. `env` is by default the environment; a `.env` in the current folder adds to it.
+    else the playbook. `env`: by default the environment; a `.env` in the current folder adds to it.
 
     Raises EndpointError where a model is asked for, by `llm` or by name, and no endpoint is
     configured: a model somebody named is not quietly replaced by the playbook.

@@ -88,7 +88,9 @@ def _floor(floor: Floor) -> str:
         f"{floor.compute_ms:.3g} ms"
     )
     if floor.memory_ms >= floor.compute_ms:
-        return f"Floor: {floor.time_ms:.3g} ms, for the least bytes, {memory}. Arithmetic: {compute}."
+        return (
+            f"Floor: {floor.time_ms:.3g} ms, for the least bytes, {memory}. Arithmetic: {compute}."
+        )
     return (
         f"Floor: {compute}, for the arithmetic. The least bytes, {memory}, take "
         f"{floor.memory_ms:.3g} ms."
@@ -141,13 +143,15 @@ def _launch(launch: Launch) -> str:
 
 
 def finding(question: Situation, item: Finding) -> dict[str, Any]:
-    """A finding as its template shows it, the lines it names quoted."""
+    """A finding as its template shows it; lines that its evidence does not quote are quoted."""
     tilde = "~" if question.profile.source == "compiler" else ""
     source = question.parent_source.splitlines()
     quoted = [
         f"line {number}: `{source[number - 1].strip()}`"
         for number in item.lines
-        if 0 < number <= len(source) and source[number - 1].strip()
+        if 0 < number <= len(source)
+        and source[number - 1].strip()
+        and not any(text.startswith(f"line {number}:") for text in item.evidence)
     ]
     more = len(quoted) - LINES_QUOTED
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beamsearch.llm.chat import Ticket, Chat
+from beamsearch.llm.chat import Chat, Ticket
 from beamsearch.proposer.prompts import asked_again
 from beamsearch.proposer.questions import Question, Reply
 

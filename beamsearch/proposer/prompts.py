@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BUDGET: Mapping[Purpose, int] = {"diagnosis": 12_000, "variants": 12_000, "reflection": 12_000}
 """Tokens a prompt may have. Problem, kernel, profile and contract of the kernels seen so far take
-3,000 to 5,000; the rest is room for long kernels and for memory, which otherwise grows for ever."""
+2,000 to 5,000; the rest is room for long kernels and for memory, which otherwise grows for ever."""
 CHARACTERS_PER_TOKEN = 3.0
 """Fewer than the 3.2 to 4 that current tokenizers reach on code and English, so that the estimate
 errs on the long side."""

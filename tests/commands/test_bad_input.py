@@ -1,25 +1,8 @@
 """Whatever a user gets wrong ends in one line that says what to do, and in the right exit code."""
 
-import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-NO_ENDPOINT = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
-
-
-def beamsearch(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if k not in NO_ENDPOINT}
-    return subprocess.run(
-        [sys.executable, "-m", "beamsearch", *arguments],
-        cwd=cwd,
-        env=clean | env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 def one_line(done: subprocess.CompletedProcess[str], code: int) -> str:
@@ -49,18 +32,18 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_one_line_and_exit_code(case, tmp_path):
+def test_one_line_and_exit_code(beamsearch, case, tmp_path):
     arguments, code, hint = case
     line = one_line(beamsearch(*arguments, cwd=tmp_path), code)
     assert line.startswith("error: ") and hint in line
 
 
-def test_device_that_is_not_there(tmp_path):
+def test_device_that_is_not_there(beamsearch, tmp_path):
     done = beamsearch("run", "43", "--device", "7", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
     assert "no NVIDIA GPU" in one_line(done, 2)
 
 
-def test_unknown_setting_names_the_known(tmp_path):
+def test_unknown_setting_names_the_known(beamsearch, tmp_path):
     (tmp_path / "settings.toml").write_text("workers = 2\nwrokers = 3\n")
     line = one_line(beamsearch("run", "43", "--config", "settings.toml", cwd=tmp_path), 2)
     assert "'wrokers'" in line and "workers" in line
@@ -73,26 +56,26 @@ def test_unknown_setting_names_the_known(tmp_path):
         ("def kernel(x): return x\n", "kernel_function"),
     ],
 )
-def test_kernel_that_cannot_be_one(source, hint, tmp_path):
+def test_kernel_that_cannot_be_one(beamsearch, source, hint, tmp_path):
     (tmp_path / "kernel.py").write_text(source)
     assert hint in one_line(beamsearch("run", "43", "--kernel", "kernel.py", cwd=tmp_path), 2)
     assert not (tmp_path / "runs").exists(), "nothing is left behind by a run that never began"
 
 
-def test_output_that_is_a_file(tmp_path):
+def test_output_that_is_a_file(beamsearch, tmp_path):
     (tmp_path / "taken").write_text("mine")
     line = one_line(beamsearch("run", "43", "--output", "taken", cwd=tmp_path), 2)
     assert "taken" in line
     assert (tmp_path / "taken").read_text() == "mine"
 
 
-def test_output_that_cannot_be_written(tmp_path):
+def test_output_that_cannot_be_written(beamsearch, tmp_path):
     # /proc takes no folders, not even from root
     line = one_line(beamsearch("run", "43", "--output", "/proc/beamsearch", cwd=tmp_path), 2)
     assert "/proc/beamsearch" in line
 
 
-def test_output_that_holds_something_else(tmp_path):
+def test_output_that_holds_something_else(beamsearch, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
     line = one_line(beamsearch("run", "43", "--output", "full", cwd=tmp_path), 2)
@@ -100,7 +83,7 @@ def test_output_that_holds_something_else(tmp_path):
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.tex"]
 
 
-def test_verbose_shows_the_traceback(tmp_path):
+def test_verbose_shows_the_traceback(beamsearch, tmp_path):
     done = beamsearch("run", "nothing-like-it", "--verbose", cwd=tmp_path)
     assert done.returncode != 0
     assert "Traceback" in done.stderr and "ProblemError" in done.stderr

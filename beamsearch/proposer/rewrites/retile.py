@@ -1,0 +1,240 @@
+"""A flat index becomes rows: division and remainder move from every lane to scalars.
+
+`index % width`, `index // width % height`, … of a flat lane index cost every lane several dozen
+instructions. Here a program owns one row, or a tile of rows, of the fastest digit, and what is left
+is taken apart once a program.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from beamsearch.proposer.rewrites.digits import (
+    FlatIndex,
+    bound_of,
+    check_grid,
+    find_vector_index,
+    rows_on_host,
+    take_apart,
+)
+from beamsearch.proposer.rewrites.flow import REDUCTIONS, SHAPED, Flow, factors, merge_augmented
+from beamsearch.proposer.rewrites.hints import Hints
+from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.rewrites.source import (
+    Launch,
+    Module,
+    NotApplicable,
+    add_constexpr,
+    calls,
+    constexprs,
+    fresh,
+    host_value,
+    names_in,
+    parse,
+    set_argument,
+    set_grid,
+    statements,
+)
+from profiling.profile import FindingKind
+
+WIDEST = 1024
+"""Lanes of a row block at most; longer rows take several blocks."""
+TILE_ROWS = (1, 4, 8, 16)
+"""Rows a program: one as scalars, several as an axis of their own."""
+
+
+def apply(source: str, hints: Hints) -> list[Result]:
+    """One row a program, then tiles of several rows."""
+    results = []
+    for rows in TILE_ROWS:
+        results += attempt(source, lambda module, r=rows: _retile(module, hints, r))  # type: ignore[misc]
+    return results
+
+
+def _retile(module: Module, hints: Hints, rows: int) -> str:
+    problems = []
+    for name, kernel, _ in module.launched():
+        try:
+            launch = module.one_launch(name)
+            return retile(module, kernel, launch, hints, rows)
+        except NotApplicable as error:
+            problems.append(str(error))
+    raise NotApplicable("; ".join(problems))
+
+
+def prepare(kernel: ast.FunctionDef) -> tuple[Flow, FlatIndex]:
+    """The kernel's flat index, taken apart. Raises NotApplicable."""
+    merge_augmented(kernel.body)
+    flow = Flow(kernel)
+    root = find_vector_index(kernel, flow)
+    if root.block not in constexprs(kernel):
+        raise NotApplicable("the block is no parameter")
+    if calls(kernel, *SHAPED, *REDUCTIONS) or any(
+        isinstance(n, ast.Subscript) and "None" in ast.unparse(n.slice) for n in ast.walk(kernel)
+    ):
+        raise NotApplicable("the kernel uses axes itself")
+    bound_of(kernel, root.name)
+    take_apart(kernel, root, flow)
+    return flow, root
+
+
+def retile(
+    module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints, rows: int
+) -> str:
+    """Change the kernel's flat index to rows. Raises NotApplicable; the module is then spoilt."""
+    values = hints.launch_values(module, kernel.name)
+    _, root = prepare(kernel)
+    compares, total = bound_of(kernel, root.name)
+    axes, host_total = check_grid(kernel, launch, root, total)
+    width = root.digits[0].extent
+    assert width is not None and root.block is not None
+    count, exact = rows_on_host(kernel, launch, host_total, root.inner(1))
+    host_width = host_value(kernel, launch, parse(width))
+    tile = add_constexpr(kernel, launch, "ROWS", ast.Constant(value=rows)) if rows > 1 else None
+    row_count = _row_count(kernel, launch, total, root, count)
+    conditions = [f"({root.digits[0].name} < {width})"]
+    row = fresh(kernel, "row")
+    if tile:
+        conditions.append(f"({row} < {row_count})")
+    if not exact:
+        conditions.append(f"({root.name} < {total})")
+    _replace_compares(kernel, compares, " & ".join(conditions))
+    _place(kernel, root, _definitions(kernel, root, row, tile))
+    if tile:
+        _two_axes(kernel, root.block, tile)
+    per_row = f"triton.cdiv({ast.unparse(host_width)}, META['{root.block}'])"
+    groups = f"triton.cdiv({ast.unparse(count)}, META['{tile}'])" if tile else ast.unparse(count)
+    axes[root.axis] = parse(f"{per_row} * ({groups})")
+    set_grid(launch, axes)
+    set_argument(kernel, launch, root.block, block_value(host_width))
+    known = _known(values, width)
+    if known:
+        set_argument(kernel, launch, "num_warps", ast.Constant(value=_warps(known, rows)))
+    what = "one row" if rows == 1 else f"{rows} rows"
+    return f"flat index of {kernel.name} taken apart into {what} of {width} a program"
+
+
+def block_value(width: ast.expr, widest: int = WIDEST) -> ast.expr:
+    """The lanes for rows of a width, on the host."""
+    return parse(f"min(triton.next_power_of_2({ast.unparse(width)}), {widest})")
+
+
+def _known(values: dict[str, int], text: str) -> int | None:
+    return values.get(text) if text.isidentifier() else None
+
+
+def _warps(width: int, rows: int) -> int:
+    """Warps so that a thread has about four elements."""
+    lanes = min(1 << (width - 1).bit_length(), WIDEST) * rows
+    return max(1, min(8, lanes // 128))
+
+
+def _row_count(
+    kernel: ast.FunctionDef, launch: Launch, total: str, root: FlatIndex, host: ast.expr
+) -> str:
+    """Rows as a kernel expression."""
+    from beamsearch.proposer.rewrites.digits import without
+    from beamsearch.proposer.rewrites.flow import product
+
+    left = without(factors(parse(total)), root.inner(1))
+    if left is not None:
+        return product(left)
+    width = root.digits[0].extent
+    return f"(({total} + {width} - 1) // ({width}))"
+
+
+def _definitions(kernel: ast.FunctionDef, root: FlatIndex, row: str, tile: str | None) -> str:
+    """Statements that define the digits and the flat index anew."""
+    lane, width, block = root.digits[0].name, root.digits[0].extent, root.block
+    program, blocks = fresh(kernel, "program"), fresh(kernel, "blocks")
+    lines = [
+        f"{program} = {root.program}",
+        f"{blocks} = ({width} + {block} - 1) // {block}",
+    ]
+    if tile:
+        lines += [
+            f"{lane} = {program} % {blocks} * {block} + tl.arange(0, {block})[None, :]",
+            f"{row} = {program} // {blocks} * {tile} + tl.arange(0, {tile})[:, None]",
+        ]
+    else:
+        lines += [
+            f"{lane} = {program} % {blocks} * {block} + tl.arange(0, {block})",
+            f"{row} = {program} // {blocks}",
+        ]
+    lines += digit_lines(root, 1, row)
+    lines.append(f"{root.name} = {row} * ({width}) + {lane}")
+    return "\n".join(lines)
+
+
+def digit_lines(root: FlatIndex, first: int, rest: str) -> list[str]:
+    """Definitions of the digits from `first` on, out of what is left of the index."""
+    lines = []
+    below: list[str] = []
+    for digit in root.digits[first:]:
+        quotient = f"{rest} // ({' * '.join(below)})" if below else rest
+        if digit.extent is None:
+            lines.append(f"{digit.name} = {quotient}")
+        else:
+            lines.append(f"{digit.name} = {quotient} % ({digit.extent})")
+            below.append(f"({digit.extent})")
+    return lines
+
+
+def _replace_compares(kernel: ast.FunctionDef, compares: list[ast.Compare], text: str) -> None:
+    class Swap(ast.NodeTransformer):
+        def visit_Compare(self, node: ast.Compare) -> ast.AST:
+            return parse(text) if node in compares else node
+
+    Swap().visit(kernel)
+
+
+def _place(kernel: ast.FunctionDef, root: FlatIndex, text: str) -> None:
+    """Put the new definitions where the flat index was defined; drop what nothing reads."""
+    for i, node in enumerate(kernel.body):
+        if isinstance(node, ast.Assign) and names_in(node.targets[0]) == {root.name}:
+            kernel.body[i : i + 1] = statements(text)
+            break
+    else:
+        raise NotApplicable("the flat index is not defined at the top")
+    drop_unread(kernel)
+
+
+def drop_unread(kernel: ast.FunctionDef) -> None:
+    """Drop top-level definitions without effects that nothing reads."""
+    while True:
+        read = {
+            n.id
+            for n in ast.walk(kernel)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+        }
+        kept = [
+            s
+            for s in kernel.body
+            if not (
+                isinstance(s, ast.Assign)
+                and len(s.targets) == 1
+                and isinstance(s.targets[0], ast.Name)
+                and s.targets[0].id not in read
+                and "atomic" not in ast.unparse(s.value)
+            )
+        ]
+        if len(kept) == len(kernel.body):
+            return
+        kernel.body = kept
+
+
+def _two_axes(kernel: ast.FunctionDef, block: str, rows: str) -> None:
+    """Accumulators of (block,) become (rows, block)."""
+    for call in calls(kernel, "zeros", "full"):
+        shape = call.args[0]
+        if isinstance(shape, ast.Tuple | ast.List) and len(shape.elts) == 1:
+            if ast.unparse(shape.elts[0]) != block:
+                raise NotApplicable("an accumulator of another shape")
+            call.args[0] = parse(f"({rows}, {block})")
+
+
+REWRITE = Rewrite(
+    "rows",
+    (FindingKind.INTEGER_OVERHEAD, FindingKind.ISSUE_BOUND, FindingKind.UNCOALESCED),
+    apply,
+)

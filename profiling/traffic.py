@@ -1,0 +1,166 @@
+"""Which bytes a launch touches, and what of it reaches each memory level."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from profiling.gpus import Gpu
+from profiling.profile import Record
+
+AccessKind = Literal["load", "store", "atomic"]
+SECTOR = 32
+"""Bytes of the smallest unit that moves between memory levels on NVIDIA GPUs."""
+L1_BYTES_PER_SM = {80: 192, 86: 128, 87: 192, 89: 128, 90: 256, 100: 256, 120: 128}
+"""KiB of L1 and shared memory together, by compute capability (NVIDIA's tuning guides)."""
+L2_SHARE = 0.5
+"""Share of the L2 that one launch's data can count on: data reach an SM through the near half of
+an L2 that holds some lines in both halves."""
+
+
+class Pattern(Record):
+    """Cost of one warp request where lanes are laid over a block's elements in one way."""
+
+    fastest: int
+    """Dimension along which lanes follow each other."""
+    lane_elements: int
+    """Neighbouring elements one lane owns."""
+    vector: int
+    """Elements one lane moves with one request."""
+    sectors: float
+    """32-byte sectors a request touches, mean over requests."""
+    lines: float
+    """128-byte lines a request touches, mean over requests."""
+
+
+class LineAccess(Record):
+    """What one source line asks of memory, over the whole grid."""
+
+    line: int
+    kind: AccessKind
+    element_bytes: int
+    rank: int
+    executions: float
+    """Times a program runs this access, mean over programs."""
+    elements: float
+    """Elements a program's accesses span, masked ones too, mean over programs."""
+    active: float
+    """Share (0..1) of elements that the mask lets through."""
+    patterns: list[Pattern]
+
+
+class Reuse(Record):
+    """Bytes a program asks for again after it touched `distance_bytes` of others (power of two)."""
+
+    distance_bytes: float
+    bytes: float
+
+
+class Neighbour(Record):
+    """Bytes of a program that the program `distance` before it (in launch order) touched too."""
+
+    distance: int
+    bytes: float
+
+
+class TensorUse(Record):
+    """What a program touches of one tensor, mean over programs, in bytes of distinct sectors."""
+
+    storage_bytes: int
+    read_bytes: float
+    written_bytes: float
+    neighbours: list[Neighbour]
+    """Of `read_bytes`, what an earlier program read; the nearest one counts."""
+
+
+class LaunchTrace(Record):
+    """One launch, seen through some of its programs."""
+
+    name: str
+    grid: tuple[int, int, int]
+    num_warps: int
+    config: str | None = None
+    """The autotuner's configuration that was traced."""
+    sampled: int
+    """Programs that were interpreted."""
+    cut_short: bool = False
+    """Whether a program was stopped because it did too much to interpret."""
+    lines: list[LineAccess] = []
+    loops: dict[int, float] = {}
+    """Line of a loop -> its turns in a program, mean over programs."""
+    tensors: list[TensorUse] = []
+    reuse: list[Reuse] = []
+    """A program's repeated reads, mean over programs."""
+    failed: str | None = None
+
+    @property
+    def programs(self) -> int:
+        """Programs of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+class AccessTrace(Record):
+    """Every launch of one bound call, as far as the interpreter could follow it."""
+
+    gpu: str
+    launches: list[LaunchTrace] = []
+    traffic: dict[str, float] = {}
+    """Bytes of the whole call at `l1`, `l2` and `dram`, at half the warps an SM can hold."""
+    failed: str | None = None
+    """Why there is no trace, or only a part of one."""
+
+
+def l1_bytes(gpu: Gpu, shared_bytes_per_sm: int) -> int:
+    """Bytes of L1 left on an SM where blocks take so much shared memory."""
+    capability = max((c for c in L1_BYTES_PER_SM if c <= gpu.capability), default=80)
+    return max(L1_BYTES_PER_SM[capability] * 1024 - shared_bytes_per_sm, 16 * 1024)
+
+
+def launch_traffic(
+    trace: LaunchTrace, gpu: Gpu, blocks_per_sm: int, shared_bytes: int = 0
+) -> dict[str, float]:
+    """Bytes of one launch between L1 and the registers (`l1`), L2 and L1 (`l2`), memory and L2.
+
+    A program's repeated reads hit the L1 where what all blocks of an SM touched in between fits
+    there, else the L2 where what all running blocks touched in between fits, else they go to
+    memory. What an earlier program read comes from the L2 where the programs between the two fit.
+    Stores go through to the L2 and reach memory once. `dram` is split in `dram_read` and
+    `dram_write`.
+    """
+    programs = trace.programs
+    running = min(programs, gpu.sms * blocks_per_sm)
+    l1_capacity = l1_bytes(gpu, shared_bytes * blocks_per_sm)
+    l2_capacity = gpu.l2_bytes * L2_SHARE
+    resident = min(blocks_per_sm, -(-programs // gpu.sms))
+    asked = sum(item.elements * item.active * item.element_bytes for item in trace.lines)
+    first = sum(tensor.read_bytes for tensor in trace.tensors)
+    written = sum(tensor.written_bytes for tensor in trace.tensors)
+    from_l2 = from_memory = 0.0
+    for reuse in trace.reuse:
+        if reuse.distance_bytes * resident > l1_capacity:
+            from_l2 += reuse.bytes
+            if reuse.distance_bytes * running > l2_capacity:
+                from_memory += reuse.bytes
+    a_program = max(first + written, 1.0)
+    read = from_memory * programs
+    for tensor in trace.tensors:
+        near = sum(
+            n.bytes
+            for n in tensor.neighbours
+            # Programs that run at the same time find each other's data however much they touch.
+            if n.distance < running or n.distance * a_program <= l2_capacity
+        )
+        fresh = (tensor.read_bytes - near) * programs + near  # the first program reads it all
+        if tensor.storage_bytes <= l2_capacity:
+            fresh = min(fresh, tensor.storage_bytes)
+        read += max(fresh, min(tensor.storage_bytes, tensor.read_bytes))
+    stored = sum(
+        min(tensor.written_bytes * programs, max(tensor.storage_bytes, tensor.written_bytes))
+        for tensor in trace.tensors
+    )
+    return {
+        "l1": asked * programs,
+        "l2": (first + from_l2 + written) * programs,
+        "dram": read + stored,
+        "dram_read": read,
+        "dram_write": stored,
+    }

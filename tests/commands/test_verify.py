@@ -1,0 +1,57 @@
+"""verify: exit code 0 only where the verdict is correct, and one JSON object that says the rest."""
+
+import json
+
+import pytest
+
+from beamsearch.resources import data_folder
+
+POOLING = data_folder("problems") / "43_Max_Pooling_3D" / "input_kernel.py"
+
+
+def answer(done) -> dict:
+    """The only thing on stdout."""
+    (line,) = done.stdout.splitlines()
+    return json.loads(line)
+
+
+def test_correct_kernel(beamsearch):
+    done = beamsearch("verify", "43", str(POOLING), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = answer(done)
+    assert found["verdict"] == "correct" and found["stage"] is None and found["reason"] == ""
+    assert any(check["passed"] for check in found["checks"])
+
+
+def planted(old: str, new: str) -> str:
+    source = POOLING.read_text()
+    assert old in source
+    return source.replace(old, new)
+
+
+WRONG = {
+    "one tap dropped": (planted("for kd in range(KERNEL_SIZE)", "for kd in range(2)"), "wrong"),
+    "raises": (planted("    x = x.contiguous()", "    raise ValueError('no')"), "compile_error or crashed"),
+    "does not parse": ("def kernel_function(x:\n", "invalid"),
+    "no entry point": ("def kernel(x): return x\n", "invalid"),
+    "asks for what is not there": ("def kernel_function(y): return y\n", "invalid"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+def test_bad_kernel_names_what_failed(beamsearch, case, tmp_path):
+    source, verdict = case
+    (tmp_path / "kernel.py").write_text(source)
+    done = beamsearch("verify", "43", "kernel.py", "--json")
+    assert done.returncode == 1, done.stderr
+    found = answer(done)
+    assert found["verdict"] in verdict.split(" or ")
+    assert found["stage"] and found["reason"]
+    assert "Traceback" not in done.stderr
+
+
+def test_for_people_the_verdict_comes_last(beamsearch, tmp_path):
+    (tmp_path / "kernel.py").write_text("def kernel_function(y): return y\n")
+    done = beamsearch("verify", "43", "kernel.py")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("verdict: invalid at ")

@@ -1,0 +1,116 @@
+"""Floors from figures, and the streaming kernel that measures them, compiled for real targets."""
+
+from __future__ import annotations
+
+import pytest
+
+from profiling.gpus import find_gpu
+from profiling.roofline import Ceilings, driver_version, make_floor, matrix_rate, measure_ceilings
+
+COPY = Ceilings(
+    gpu="NVIDIA H200",
+    driver="570.86.15",
+    dtype="bfloat16",
+    read_share=0.5,
+    bandwidth_gb_s=4297,
+    matrix_tflops=718,
+)
+
+
+def test_floor_of_a_streaming_problem_is_its_bytes_over_the_measured_bandwidth() -> None:
+    floor = make_floor(536_870_912, 532_684_800, 4_800_000_000, "bfloat16", find_gpu("h200"), COPY)
+
+    assert floor.time_ms == floor.memory_ms == pytest.approx(0.249, abs=0.001)
+    assert (floor.bandwidth_source, floor.flops_rate_tflop_s) == ("measured", 718)
+
+
+def test_floor_of_a_product_is_its_flops_over_the_rate() -> None:
+    n = 8192
+    floor = make_floor(2 * n * n * 2, n * n * 2, 2 * n**3, "torch.bfloat16", find_gpu("h200"), None)
+
+    assert floor.bandwidth_source == "datasheet"
+    assert floor.time_ms == floor.compute_ms == pytest.approx(2 * n**3 / 989e9, rel=0.01)
+    assert floor.bandwidth_gb_s == 4800
+
+
+def test_a_measurement_above_the_datasheet_is_cut_to_it() -> None:
+    h200 = find_gpu("h200")
+    wild = COPY.model_copy(update={"bandwidth_gb_s": 9000.0, "matrix_tflops": 5000.0})
+
+    floor = make_floor(1 << 30, 0, 1 << 30, "bfloat16", h200, wild)
+    assert (floor.bandwidth_gb_s, floor.flops_rate_tflop_s) == (4800, h200.tflops["bfloat16"])
+    estimated = h200.model_copy(update={"estimated": True})
+    assert make_floor(1 << 30, 0, 0, "bfloat16", estimated, wild).bandwidth_gb_s == 9000
+
+
+def test_a_rate_measured_for_another_dtype_is_not_used() -> None:
+    h200 = find_gpu("h200")
+
+    floor = make_floor(1 << 30, 0, 1 << 30, "float32", h200, COPY)
+    assert floor.flops_rate_tflop_s == matrix_rate(h200, "float32") < COPY.matrix_tflops
+    assert matrix_rate(h200, "float32") == pytest.approx(h200.tflops["tf32"] / 3)
+    assert matrix_rate(h200, "float64") == h200.tflops["float64"]
+    assert matrix_rate(h200, "int8") == h200.tflops["float32"]
+
+
+@pytest.mark.parametrize("reads", [0, 1, 4, 8])
+def test_the_streaming_kernel_compiles_to_wide_accesses_at_every_mix(reads: int) -> None:
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from profiling.streaming import MAGIC, PARTS, VARIANTS, stream_kernel
+
+    chunk, warps, evict, _ = VARIANTS[1]
+    constants = {
+        "READS": reads,
+        "WRITES": PARTS - reads,
+        "CHUNK": chunk,
+        "EVICT": evict,
+        "MAGIC": MAGIC,
+    }
+    source = ASTSource(
+        stream_kernel,
+        signature={"x_ptr": "*i32", "y_ptr": "*i32", "groups": "i32"}
+        | dict.fromkeys(constants, "constexpr"),
+        constexprs=constants,
+        attrs={(0,): [["tt.divisibility", 16]], (1,): [["tt.divisibility", 16]]},
+    )
+    compiled = triton.compile(
+        source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps}
+    )
+
+    code = compiled.asm["ptx"].splitlines()
+    loads = [line for line in code if "ld.global" in line]
+    stores = [line for line in code if "st.global" in line]
+    # A lane has 8 of a chunk's 1024 elements: two accesses of 128 bits.
+    assert len(loads) == 2 * reads and all(".v4." in line for line in loads)
+    if reads < PARTS:
+        assert len(stores) == 2 * (PARTS - reads) and all(".v4." in line for line in stores)
+    else:
+        assert stores and all("@" in line for line in stores), "kept alive, never executed"
+
+
+def test_driver_version_where_there_is_none(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    assert driver_version(tmp_path) == "unknown"
+    folder = tmp_path / "driver/nvidia"
+    folder.mkdir(parents=True)
+    line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
+    (folder / "version").write_text(line)
+    assert driver_version(tmp_path) == "570.86.15"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("read_share", [0.0, 0.5, 1.0])
+def test_ceilings_are_near_the_datasheet(read_share: float) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    from profiling.gpus import device_gpu
+
+    gpu = device_gpu()
+    seen = measure_ceilings("bfloat16", read_share)
+
+    assert 0.6 * gpu.bandwidth_gb_s < seen.bandwidth_gb_s < 1.02 * gpu.bandwidth_gb_s
+    assert 0.4 * gpu.tflops["bfloat16"] < seen.matrix_tflops < 1.02 * gpu.tflops["bfloat16"]

@@ -1,0 +1,137 @@
+"""Prompts rendered from real problems: what they hold, what they leave out, what they cost."""
+
+import re
+
+import pytest
+
+from beamsearch.problem import list_problems
+from beamsearch.proposer.prompts import BUDGET, approximate_tokens, asked_again, reask, render
+from beamsearch.proposer.questions import Memory
+from beamsearch.records.candidate import Direction
+from tests.proposer.situations import (
+    NCU,
+    diagnosis_question,
+    long_memory,
+    reflection_question,
+    variants_question,
+)
+from tests.thinker import PromptBroken, read_sections, think
+
+QUESTIONS = [diagnosis_question, variants_question, reflection_question]
+
+
+@pytest.mark.parametrize("ask", QUESTIONS)
+@pytest.mark.parametrize("problem", list_problems())
+def test_every_problem_gives_a_prompt_that_can_be_answered(ask, problem):
+    for modelled in (False, True):
+        prompt = render(ask(problem, modelled=modelled))
+        assert approximate_tokens(prompt) < BUDGET["diagnosis"] / 2
+        assert think(prompt)
+
+
+@pytest.mark.parametrize("ask", QUESTIONS)
+def test_the_same_question_gives_the_same_text(ask):
+    assert render(ask(memory=long_memory(9))) == render(ask(memory=long_memory(9)))
+
+
+@pytest.mark.parametrize("ask", QUESTIONS)
+def test_a_prompt_without_one_of_its_sections_cannot_be_answered(ask):
+    prompt = render(ask())
+    headings = [heading for heading in read_sections(prompt) if heading]
+    assert len(headings) >= 8
+    for heading in headings:
+        without = prompt.replace(f"\n## {heading}\n", "\n", 1)
+        with pytest.raises(PromptBroken):
+            think(without)
+
+
+def test_measured_times_are_told_with_spread_and_distance():
+    prompt = render(diagnosis_question())
+    assert "Time: 2.897 ms (measured; 20% to 80% of calls 2.896 to 2.898 ms)." in prompt
+    assert "Distance: 5.57 times the floor." in prompt
+    assert "L1 104 GB, 43.5 times the least" in prompt
+    assert "~" not in prompt
+
+
+@pytest.mark.parametrize("ask", QUESTIONS)
+def test_modelled_numbers_carry_a_tilde_and_are_called_modelled(ask):
+    prompt = render(ask(modelled=True))
+    assert "Time: ~3.117 ms (modelled)." in prompt and "Nothing was run" in prompt
+    assert "Distance: ~6.26 times the floor." in prompt
+    assert "DRAM ~2.4 GB, ~1 times the least; L2, L1 missing" in prompt
+    assert "at most ~3.1 times" in prompt and "at most 3.1" not in prompt
+    assert "measured" not in prompt.split("## What the profile means")[0].replace(
+        "modelled, not measured", ""
+    )
+
+
+def test_what_is_missing_is_said_to_be_missing():
+    bare = NCU.model_copy(update={"traffic": {}, "launches": []})
+    prompt = render(diagnosis_question(parent_time=None, floor=None, findings=[], profile=bare))
+    for told in ("Time: not known.", "Floor: not known.", "DRAM, L2, L1 missing", "no finding"):
+        assert told in prompt
+
+
+def test_counters_stay_out():
+    prompt = render(diagnosis_question())
+    assert "alu_busy" not in prompt and "76.7718" not in prompt
+
+
+def test_the_kernel_is_shown_whole_and_a_fence_inside_it_does_no_harm():
+    source = diagnosis_question().parent_source + '\nHELP = """\n```python\n```\n"""\n'
+    prompt = render(variants_question(parent_source=source))
+    assert source.rstrip() in prompt
+    assert "HELP" in think(prompt)
+
+
+@pytest.mark.parametrize("ask", QUESTIONS)
+def test_oldest_memory_is_cut_to_the_budget_and_the_prompt_says_so(ask):
+    question = ask(memory=long_memory(600))
+    prompt = render(question)
+    budget = BUDGET[question.purpose]
+    assert 0.97 * budget < approximate_tokens(prompt) <= budget
+    shown = [int(n) for n in re.findall(r"→|idea (\d+):", prompt) if n]
+    assert shown == list(range(600 - len(shown), 600)), "the newest stay, in order"
+    assert f"Left out to keep this short: {600 - len(shown)} older attempts." in prompt
+    assert "lesson 2" in prompt and "def kernel_function(x," in prompt
+
+
+def test_a_long_diff_is_shortened_last():
+    question = reflection_question(memory=long_memory(50))
+    trial = question.trials[0].model_copy(update={"diff": "+ x = 1\n" * 6000})
+    prompt = render(question.model_copy(update={"trials": [trial]}))
+    assert approximate_tokens(prompt) <= BUDGET["reflection"]
+    assert "50 older attempts" in prompt and "of every diff" in prompt
+
+
+def test_reflection_sees_the_code_the_verdicts_and_what_moved():
+    prompt = render(reflection_question())
+    assert "+    D: tl.constexpr," in prompt
+    assert "Verdict: wrong at smoke: 12 of 4800 values differ by 0.31" in prompt
+    assert "integer_overhead: could give 3.1 times before, 1.3 after" in prompt
+    assert "2 times as fast as its parent" in prompt
+
+
+def test_times_of_two_visits_are_not_compared():
+    question = reflection_question()
+    elsewhere = question.parent_time.model_copy(update={"visit": "v2"})
+    assert "as fast as its parent" not in render(
+        question.model_copy(update={"parent_time": elsewhere})
+    )
+
+
+def test_a_second_plan_is_told_that_the_first_is_taken():
+    direction = Direction(finding="narrow_access", plan=1)
+    prompt = render(diagnosis_question(direction=direction))
+    assert "`narrow_access`, finding 2; the plan that first comes to mind is taken" in prompt
+
+
+def test_asking_again_shows_the_reply_and_what_was_wrong():
+    first = render(diagnosis_question(memory=Memory()))
+    second = reask(first, "```\nI think so.\n```", "the reply holds no JSON object")
+    assert second.startswith(first.rstrip())
+    assert "holds no JSON object" in second and "I think so." in second
+    third = reask(second, "", "it is empty")
+    assert [asked_again(prompt) for prompt in (first, second, third)] == [0, 1, 2]
+    assert think(second)
+    assert approximate_tokens(reask(first, "x" * 10**6, "y")) < approximate_tokens(first) + 3000

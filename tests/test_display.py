@@ -1,0 +1,163 @@
+"""What a run tells while it runs and at its end."""
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from beamsearch.display import LiveDisplay, PlainDisplay
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.round import RoundRecord
+from beamsearch.records.run import Baselines, Environment, RoundSummary, RunRecord, Totals
+from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
+from beamsearch.report.numbers import progress
+from beamsearch.settings import Settings
+from profiling.profile import Floor
+
+FLOOR = Floor(
+    least_bytes=2_000_000_000,
+    flops=0,
+    bandwidth_gb_s=4000.0,
+    flops_rate_tflop_s=989.0,
+    bandwidth_source="datasheet",
+    gpu="H200 SXM",
+)
+
+
+def modelled(time_ms: float) -> Measurement:
+    return Measurement(source="modelled", time_ms=time_ms, gpu="H200 SXM")
+
+
+def measured(time_ms: float, visit: str) -> Measurement:
+    return Measurement(
+        source="measured",
+        time_ms=time_ms,
+        p20_ms=time_ms,
+        p80_ms=time_ms,
+        count=50,
+        gpu="NVIDIA H200",
+        gpu_uuid="GPU-1",
+        visit=visit,
+    )
+
+
+def run_record(gpu: str | None, baselines: Baselines, best: Measurement) -> RunRecord:
+    return RunRecord(
+        problem="43_Max_Pooling_3D",
+        problem_dtype="bfloat16",
+        settings=Settings(rounds=2),
+        environment=Environment(
+            gpu=gpu,
+            gpu_uuid=None,
+            driver=None,
+            cuda=None,
+            torch="2.11",
+            triton="3.6",
+            ncu=None,
+            python="3.12",
+            beamsearch="0",
+            target="H200 SXM",
+        ),
+        who_thinks="playbook",
+        status="running",
+        floor=FLOOR,
+        baselines=baselines,
+        rounds=[
+            RoundSummary(
+                round=1, best="r1-w0-v1", best_time=best, speedup=4.0, correct=3, candidates=8
+            )
+        ],
+        best="r1-w0-v1",
+        totals=Totals(candidates=8, correct=3, wins=1, seconds=61.0),
+        notes=["true shapes were not run"],
+    )
+
+
+NO_GPU = run_record(None, Baselines(absent={"eager": "no GPU"}), modelled(0.75))
+
+
+ROUND = RoundRecord(round=1, candidates=[], win=True, beam=["r1-w0-v1"], running_best="r1-w0-v1")
+
+
+def candidate(outcome: Outcome) -> Candidate:
+    correct = outcome is Outcome.CORRECT
+    return Candidate(
+        name="r1-w0-v1",
+        parent="r0-s0",
+        round=1,
+        worker=0,
+        description="window sizes as constexpr",
+        author="playbook",
+        verdict=Verdict(
+            outcome=outcome,
+            stage=None if correct else Stage.SMOKE,
+            reason="" if correct else "element (0, 3) is 1.5, expected 0.5",
+            checks=[Check(stage=Stage.SMOKE, name="values", passed=correct)],
+        ),
+        measurement=modelled(0.75) if correct else None,
+    )
+
+
+def told(display: PlainDisplay | LiveDisplay) -> None:
+    """A run of one round."""
+    display.run_started(NO_GPU, Path("runs/x"))
+    display.round_started(1, ["latency_not_hidden", "narrow_access"])
+    display.worker(0, "profiling r0-s0")
+    display.candidate(candidate(Outcome.CORRECT))
+    display.candidate(candidate(Outcome.WRONG))
+    display.round_ended(ROUND, NO_GPU)
+    display.note("ncu is missing")
+    display.run_ended(NO_GPU, Path("runs/x"))
+
+
+def test_plain_lines_mark_modelled_times_and_say_what_was_not_measured():
+    stream = io.StringIO()
+    told(PlainDisplay(stream))
+    lines = stream.getvalue().splitlines()
+    assert any("No NVIDIA GPU here: nothing is timed" in line for line in lines[:3])
+    assert "  r1-w0-v1  ~0.75 ms  (window sizes as constexpr)" in lines
+    assert any("wrong at smoke: element (0, 3) is 1.5" in line for line in lines)
+    assert any("~4.00x over input, ~1.50x the floor" in line for line in lines)
+    assert "note: ncu is missing" in lines
+    assert "note: true shapes were not run" in lines
+    # Every modelled number carries its sign
+    assert "0.75 ms" not in stream.getvalue().replace("~0.75 ms", "")
+
+
+def test_live_panel_shows_the_round_its_workers_and_the_best():
+    stream = io.StringIO()
+    display = LiveDisplay(Console(file=stream, force_terminal=True, width=120))
+    display.run_started(NO_GPU, Path("runs/x"))
+    display.round_started(1, ["latency_not_hidden", "narrow_access"])
+    display.worker(1, "judging r1-w1-v0")
+    panel = Console(width=120, record=True, file=io.StringIO())
+    panel.print(display._draw())
+    display.close()
+    text = panel.export_text()
+    assert "round 1 of 2" in text
+    assert "narrow_access" in text and "judging r1-w1-v0" in text
+    assert "~0.75 ms" in text and "the floor" in text
+
+
+def test_live_display_survives_a_whole_run():
+    stream = io.StringIO()
+    told(LiveDisplay(Console(file=stream, force_terminal=True, width=120)))
+    assert "true shapes were not run" in stream.getvalue()
+
+
+def test_speedup_over_a_baseline_of_another_visit_goes_by_the_input_kernel():
+    # Given baselines of visit a, where the input kernel took 3 ms, and a best kernel of visit b
+    # that is 4 times as fast as the input kernel there
+    baselines = Baselines(compile=measured(6.0, "a"), anchor=measured(3.0, "a"))
+    run = run_record("NVIDIA H200", baselines, measured(0.9, "b"))
+
+    # Then compile is 2 times the input, and the best 8 times as fast as compile: not 6.0 / 0.9
+    assert progress(run).over == {"compile": 8.0}
+
+
+def test_modelled_and_measured_are_never_compared():
+    baselines = Baselines(compile=measured(6.0, "a"), anchor=measured(3.0, "a"))
+    assert progress(run_record(None, Baselines(), modelled(0.5))).over == {}
+    mixed = Baselines(compile=baselines.compile, anchor=modelled(3.0))
+    assert progress(run_record(None, mixed, modelled(0.5))).over == {}
