@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -73,18 +74,13 @@ class Clock:
 
 def opening(record: RunRecord) -> list[str]:
     """What a run says up front: the problem, where times come from, what cannot be measured."""
-    settings, where = record.settings, record.environment
+    settings = record.settings
     lines = [
         f"{record.problem} in {record.problem_dtype}: {settings.rounds} rounds of "
         f"{settings.workers} workers, beam {settings.beam}, {settings.variants} variants each; "
         f"{record.who_thinks} thinks"
     ]
-    if where.gpu is None:
-        lines.append(
-            "No NVIDIA GPU here: nothing is timed. Correctness is checked in Triton's interpreter "
-            f"on small shapes, kernels are compiled for {where.target} at their true shapes, and "
-            "every time is modelled and printed with ~."
-        )
+    lines += [f"note: {text}" for text in record.notes]
     return lines
 
 
@@ -117,8 +113,8 @@ def absent(baselines: Baselines) -> dict[str, str]:
     return baselines.absent
 
 
-def closing(record: RunRecord, folder: Path) -> list[str]:
-    """What a run says at its end."""
+def closing(record: RunRecord, folder: Path, told: Collection[str]) -> list[str]:
+    """What a run says at its end. `told`: notes that were said before."""
     totals = record.totals
     lines = [f"best: {tell(progress(record))}"]
     if record.stop_reason:
@@ -130,7 +126,7 @@ def closing(record: RunRecord, folder: Path) -> list[str]:
     if (folder / WINNER).is_file():
         lines.append(f"kernel: {folder / WINNER}")
     lines.append(f"trace:  {folder}")
-    lines += [f"note: {text}" for text in record.notes]
+    lines += [f"note: {text}" for text in record.notes if text not in told]
     return lines
 
 
@@ -161,6 +157,7 @@ class PlainDisplay:
         self.clock = Clock()
         self.lock = threading.Lock()
         self.measured = False
+        self.told: set[str] = set()
 
     def _say(self, text: str) -> None:
         with self.lock:
@@ -169,6 +166,7 @@ class PlainDisplay:
 
     def run_started(self, record: RunRecord, folder: Path) -> None:
         """Print the opening."""
+        self.told |= set(record.notes)
         self._say("\n".join([*opening(record), f"trace: {folder}"]))
 
     def round_started(self, round: int, plans: list[str]) -> None:
@@ -202,11 +200,12 @@ class PlainDisplay:
 
     def note(self, text: str) -> None:
         """Print the note."""
+        self.told.add(text)
         self._say(f"note: {text}")
 
     def run_ended(self, record: RunRecord, folder: Path) -> None:
         """Print the closing."""
-        self._say("\n".join(closing(record, folder)))
+        self._say("\n".join(closing(record, folder, self.told)))
 
     def close(self) -> None:
         """Nothing to put back."""
@@ -223,6 +222,7 @@ class LiveDisplay:
         self.lock = threading.RLock()
         self.run: RunRecord | None = None
         self.measured = False
+        self.told: set[str] = set()
         self.round = 0
         self.plans: list[str] = []
         self.doing: dict[int, str] = {}
@@ -263,6 +263,7 @@ class LiveDisplay:
         """Print the opening and start the panel."""
         with self.lock:
             self.run = record
+        self.told |= set(record.notes)
         for line in opening(record):
             self._say(line)
         self._say(f"trace: {folder}", style="dim")
@@ -304,12 +305,13 @@ class LiveDisplay:
 
     def note(self, text: str) -> None:
         """Print the note above the panel."""
+        self.told.add(text)
         self._say(f"note: {text}", style="yellow")
 
     def run_ended(self, record: RunRecord, folder: Path) -> None:
         """Take the panel away and print the closing."""
         self.close()
-        for line in closing(record, folder):
+        for line in closing(record, folder, self.told):
             self._say(line)
 
     def close(self) -> None:

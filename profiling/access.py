@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from profiling.gpus import Gpu
+from profiling.statements import statement_starts
 from profiling.traffic import (
     SECTOR,
     AccessKind,
@@ -31,7 +32,7 @@ from profiling.traffic import (
 
 __all__ = ["AccessTrace", "LaunchTrace", "trace_call"]
 
-WORK = 12_000
+WORK = 24_000
 """Interpreted work of one launch, in units of one operation on a block, about 100 microseconds."""
 PROGRAM_WORK = 6_000
 """Work after which one program is stopped."""
@@ -101,6 +102,7 @@ class _Tracer:
         self.work = 0.0
         self.program_limit = 0.0
         self.file = ""
+        self.starts: dict[int, int] = {}
         self.program = self.begin(1.0)
 
     def begin(self, weight: float) -> _Program:
@@ -125,7 +127,8 @@ class _Tracer:
         frame: Any = sys._getframe(2)
         while frame is not None and frame.f_code.co_filename != self.file:
             frame = frame.f_back
-        return frame.f_lineno if frame is not None else 0
+        line: int = frame.f_lineno if frame is not None else 0
+        return self.starts.get(line, line)
 
     def range(self, *bounds: Any) -> Iterator[int]:
         """Stands in for `range` in a kernel: a long loop runs its beginning and its last turn."""
@@ -314,6 +317,7 @@ def _trace_launch(
     x, y, z, *_ = (*(int(n) for n in grid), 1, 1)
     tracer = _Tracer(storages)
     tracer.file = executor.fn.__code__.co_filename
+    tracer.starts = statement_starts(tracer.file)
     programs: dict[int, _Program] = {}
     cut_short = False
     failed: str | None = None

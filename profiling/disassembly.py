@@ -6,6 +6,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -49,8 +50,10 @@ class Code:
         return "\n".join(instruction.text for instruction in self.instructions)
 
 
-def disassemble(cubin: bytes) -> Code:
+def disassemble(cubin: bytes, starts: Mapping[int, int]) -> Code:
     """The code of a compiled kernel, lines being those of the kernel's own file.
+
+    `starts`: lines that continue a statement -> its first line.
 
     Uses the tools that come with Triton. Raises ProfilingError where one is missing or fails.
     """
@@ -63,7 +66,7 @@ def disassemble(cubin: bytes) -> Code:
         usage = _run(knobs.nvidia.cuobjdump.path, "-res-usage", str(path))
     registers = re.search(r"\bREG:(\d+)", usage)
     stack = re.search(r"\bSTACK:(\d+)", usage)
-    instructions, loops = parse_listing(listing)
+    instructions, loops = parse_listing(listing, starts)
     return Code(
         instructions=instructions,
         regions=regions_of(instructions, loops),
@@ -82,7 +85,9 @@ def _run(tool: str, *arguments: str) -> str:
     return done.stdout
 
 
-def parse_listing(text: str) -> tuple[list[Instruction], list[tuple[int, int]]]:
+def parse_listing(
+    text: str, starts: Mapping[int, int]
+) -> tuple[list[Instruction], list[tuple[int, int]]]:
     """Instructions of `nvdisasm -c -g`, and loops as (first, last) instruction, outermost first.
 
     Code inlined from Triton's own library carries the line of the kernel's file that came before
@@ -98,7 +103,8 @@ def parse_listing(text: str) -> tuple[list[Instruction], list[tuple[int, int]]]:
     slow = False
     for row in text.splitlines():
         if match := _LINE.match(row):
-            line = line if _LIBRARY in match[1] else int(match[2])
+            number = int(match[2])
+            line = line if _LIBRARY in match[1] else starts.get(number, number)
         elif match := _LABEL.match(row):
             labels[match[1]] = len(instructions)
             if match[1].startswith("$"):

@@ -58,10 +58,14 @@ class CodeAccess(Record):
     bits: int
     """What one thread moves with one of them."""
     count: int
+    fastest: int = 0
+    """Dimension of the block along which the lanes of a warp follow each other."""
+    lane_elements: int | None = None
+    """Neighbouring elements one lane owns along it; 0: all lanes the same; none: not known."""
 
 
 class CodeRegion(Record):
-    """Machine code that runs equally often: the code outside loops, or a loop without its inner ones.
+    """Machine code that runs equally often: all outside loops, or a loop without its inner ones.
 
     Region 0 is the code outside loops; a loop names the region around it.
     """

@@ -15,9 +15,11 @@ from typing import Any
 from profiling.disassembly import Code, disassemble
 from profiling.errors import ProfilingError
 from profiling.gpus import Gpu
+from profiling.layout import LaneLayout, access_layouts
 from profiling.occupancy import max_shared_bytes, occupancy
-from profiling.profile import Launch, LineCounters, Profile
+from profiling.profile import CodeRegion, Launch, LineCounters, Profile
 from profiling.sass import access_bits, instruction_class
+from profiling.statements import statement_starts
 
 MOST_CONFIGS = 24
 """Configurations of one autotuner that are compiled, about half a second each."""
@@ -171,7 +173,7 @@ class _Recorder:
         cubin = kernel.asm["cubin"]
         key = hashlib.sha256(cubin).hexdigest()
         if key not in self.codes:
-            self.codes[key] = disassemble(cubin)
+            self.codes[key] = disassemble(cubin, statement_starts(launch.source_file))
         return describe(launch, self.codes[key], self.gpu)
 
 
@@ -191,6 +193,9 @@ def describe(launch: _Compiled, code: Code, gpu: Gpu) -> Launch:
     parts = [code.text.replace(name, "kernel"), str(launch.grid), str(threads)]
     parts += [str(metadata.shared), *launch.arguments]
     local = mix.get("local", 0)
+    layouts = access_layouts(
+        launch.kernel.asm.get("ttgir", ""), statement_starts(launch.source_file)
+    )
     return Launch(
         name=name,
         triton=True,
@@ -207,10 +212,19 @@ def describe(launch: _Compiled, code: Code, gpu: Gpu) -> Launch:
         matrix_instructions=mix.get("matrix", 0),
         instruction_mix=dict(sorted(mix.items())),
         lines=_lines(code, launch.source_file),
-        regions=code.regions,
+        regions=[_with_layouts(region, layouts) for region in code.regions],
         config=launch.config,
         fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
     )
+
+
+def _with_layouts(region: CodeRegion, layouts: dict[tuple[int, str], LaneLayout]) -> CodeRegion:
+    accesses = []
+    for access in region.accesses:
+        layout = layouts.get((access.line, access.kind))
+        known = {"fastest": layout.fastest, "lane_elements": layout.lane_elements} if layout else {}
+        accesses.append(access.model_copy(update=known))
+    return region.model_copy(update={"accesses": accesses})
 
 
 def _widest(texts: list[str], kind: str) -> int | None:

@@ -70,7 +70,7 @@ def run_record(gpu: str | None, baselines: Baselines, best: Measurement) -> RunR
         ],
         best="r1-w0-v1",
         totals=Totals(candidates=8, correct=3, wins=1, seconds=61.0),
-        notes=["true shapes were not run"],
+        notes=["No NVIDIA GPU here: true shapes were not run"],
     )
 
 
@@ -115,12 +115,12 @@ def test_plain_lines_mark_modelled_times_and_say_what_was_not_measured():
     stream = io.StringIO()
     told(PlainDisplay(stream))
     lines = stream.getvalue().splitlines()
-    assert any("No NVIDIA GPU here: nothing is timed" in line for line in lines[:3])
+    (said,) = [line for line in lines if "true shapes were not run" in line]
+    assert said in lines[:2], "up front, and once"
     assert "  r1-w0-v1  ~0.75 ms  (window sizes as constexpr)" in lines
     assert any("wrong at smoke: element (0, 3) is 1.5" in line for line in lines)
     assert any("~4.00x over input, ~1.50x the floor" in line for line in lines)
     assert "note: ncu is missing" in lines
-    assert "note: true shapes were not run" in lines
     # Every modelled number carries its sign
     assert "0.75 ms" not in stream.getvalue().replace("~0.75 ms", "")
 

@@ -79,7 +79,7 @@ def ending(record: RunRecord, folder: Path) -> list[str]:
     """The best, what it cost, notes."""
     from beamsearch.display import closing
 
-    lines = closing(record, folder)
+    lines = closing(record, folder, told=record.notes)
     if record.totals.model_calls:
         totals = record.totals
         lines.append(

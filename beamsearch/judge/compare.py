@@ -84,7 +84,7 @@ def mean_and_spread(oracle: torch.Tensor) -> tuple[float, float]:
 
     count = torch.zeros((), dtype=torch.float64, device=oracle.device)
     total, squares = torch.zeros_like(count), torch.zeros_like(count)
-    for part in oracle.flatten().split(PIECE):
+    for part in torch.split(oracle.flatten(), PIECE):
         finite = torch.isfinite(part)
         values = torch.where(finite, part, 0).double()
         count += finite.sum()
@@ -108,7 +108,7 @@ def compare(result: torch.Tensor, oracle: torch.Tensor, scale: Scale) -> Differe
     worst_index = torch.zeros((), dtype=torch.int64, device=device)
     start = 0
     for got, want in zip(
-        result.flatten().split(PIECE), oracle.flatten().split(PIECE), strict=True
+        torch.split(result.flatten(), PIECE), torch.split(oracle.flatten(), PIECE), strict=True
     ):
         error, allowed, same = _errors(got, want, scale)
         mismatch = ~same & ~torch.isfinite(error)
@@ -117,8 +117,10 @@ def compare(result: torch.Tensor, oracle: torch.Tensor, scale: Scale) -> Differe
         wrong += outside.sum()
         finite = torch.where(same | mismatch, 0.0, error)
         squares += finite.square().sum(dtype=torch.float64)
-        allowed_squares += torch.where(same | mismatch, 0.0, _rounding(got, want)).square().sum(
-            dtype=torch.float64
+        allowed_squares += (
+            torch.where(same | mismatch, 0.0, _rounding(got, want))
+            .square()
+            .sum(dtype=torch.float64)
         )
         # Where nothing finite is wrong, the place shown is that of the first bad element.
         rank = torch.where(mismatch, torch.finfo(torch.float32).tiny, finite)

@@ -2,7 +2,7 @@
 
 It maps the judge's memory, imports the kernel, binds it by the one binding, calls it, and copies
 what comes back into memory that the judge owns. Every call runs under `torch.inference_mode`,
-whoever asks for it: see `_mode`.
+whoever asks for it: see `call_mode`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -57,7 +57,7 @@ def load_kernel(path: str) -> ModuleType:
     return module
 
 
-def _mode() -> AbstractContextManager[Any]:
+def call_mode() -> Any:
     """The mode of every call of kernel or reference, in verification, timing and profiling."""
     return torch.inference_mode()
 
@@ -74,8 +74,8 @@ class Harness:
         self._calls: dict[str, Callable[[], Any]] = {}
         self._make: Callable[[CallArguments], Callable[[], Any]] | None = None
         # Bound here so that a candidate that patches modules patches nothing we use.
-        self._event = torch.cuda.Event
-        self._elapsed = torch.cuda.Event.elapsed_time
+        self._event: Any = torch.cuda.Event
+        self._elapsed: Any = torch.cuda.Event.elapsed_time
         self._synchronize = torch.cuda.synchronize
         self._clock = time.perf_counter
         torch.set_num_threads(1)
@@ -120,9 +120,9 @@ class Harness:
 
         assert self.module is not None
         # Or else a dispatch mode, whoever uses one, imports torch's compiler for a second.
-        TorchDispatchMode._should_skip_dynamo = classmethod(lambda cls: False)
+        setattr(TorchDispatchMode, "_should_skip_dynamo", classmethod(lambda cls: False))  # noqa: B010
         call = bind(self.module, decode_arguments(arguments, None, "meta"))
-        with _mode():
+        with call_mode():
             profile = compile_call(call, Gpu.model_validate(gpu))
         return {"profile": profile.model_dump(mode="json")}
 
@@ -133,7 +133,7 @@ class Harness:
 
         assert self.module is not None
         call = bind(self.module, decode_arguments(arguments, None, "meta"))
-        with _mode():
+        with call_mode():
             trace = trace_call(call, Gpu.model_validate(gpu))
         return {"trace": trace.model_dump(mode="json")}
 
@@ -144,19 +144,20 @@ class Harness:
         assert self.module is not None
         call = bind(self.module, decode_arguments(arguments, None, self.device))
         try:
-            with _mode(), operations_limited(limit):
+            with call_mode(), operations_limited(limit):
                 call()
         except Exception as error:
-            while error.__cause__ is not None:
-                error = error.__cause__
-            if isinstance(error, TooManyOperations):
-                return {"in_time": False}
-            raise
+            cause: BaseException = error
+            while cause.__cause__ is not None:
+                cause = cause.__cause__
+            if not isinstance(cause, TooManyOperations):
+                raise
+            return {"in_time": False}
         return {"in_time": True}
 
     def do_call(self, name: str, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Call once, unwritten memory poisoned, and copy the results out."""
-        with _mode(), _poisoned_memory():
+        with call_mode(), _poisoned_memory():
             result = self._calls[name]()
             self._wait()
         return self._hand_over(result, outputs, storages)
@@ -179,7 +180,7 @@ class Harness:
         starts = [self._event(enable_timing=True) for _ in range(count)]
         ends = [self._event(enable_timing=True) for _ in range(count)]
         result = None
-        with _mode():
+        with call_mode():
             for index in range(warmup):
                 calls[index % len(calls)]()
             self._synchronize()
@@ -210,9 +211,7 @@ class Harness:
         if self.device != "cpu":
             self._synchronize()
 
-    def _hand_over(
-        self, result: Any, outputs: list[Any], storages: list[Any]
-    ) -> dict[str, Any]:
+    def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were."""
         results = list(result) if isinstance(result, tuple | list) else [result]
         known = {s.data_ptr() for s in self._storages.values()}
@@ -234,13 +233,13 @@ class Harness:
                 place = outputs[index]
                 fits = told["shape"] == place["size"] and told["dtype"] == place["dtype"]
                 if fits and value.device.type == torch.device(self.device).type:
-                    with _mode():
+                    with call_mode():
                         open_tensor(place, mapped, self.device).copy_(value)
         self._wait()
         return {"results": described}
 
 
-def map_storage(item: dict[str, Any]) -> torch.UntypedStorage:
+def map_storage(item: dict[str, Any]) -> Any:
     """Memory of the judge's, by file or by CUDA handle."""
     if "file" in item:
         return torch.UntypedStorage.from_file(item["file"], True, item["bytes"])
@@ -254,7 +253,8 @@ def _poisoned_memory() -> Any:
     # Not through `torch.use_deterministic_algorithms`, which imports the compiler for a second.
     before = torch.are_deterministic_algorithms_enabled()
     torch._C._set_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = True
+    deterministic: Any = torch.utils.deterministic
+    deterministic.fill_uninitialized_memory = True
     try:
         yield
     finally:

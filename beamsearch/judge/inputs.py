@@ -99,20 +99,30 @@ class InputSets:
 
         Raises ProblemError where no set can tell right from wrong.
         """
+        import torch
+
         with self._lock:
             if self._sets is None:
-                self._sets = self._build_all(own, normal)
+                try:
+                    self._sets = self._build_all(own, normal)
+                except torch.OutOfMemoryError as error:
+                    raise ProblemError(
+                        f"{self.problem.name} does not fit on this GPU with its oracle in float32: "
+                        f"{str(error).splitlines()[0]}"
+                    ) from error
+                finally:
+                    if self._device != "cpu":
+                        torch.cuda.empty_cache()  # what is left over belongs to the candidates
             return self._sets
 
     def _build_all(self, own: int, normal: int) -> list[InputSet]:
-        wanted: list[Distribution] = ["own"] * own + ["normal"] * normal
-        spare: list[Distribution] = ["normal"] * own
+        wanted: list[Distribution] = []
+        wanted += ["own"] * own
+        wanted += ["normal"] * (normal + own)  # the last of them only in the place of others
         sets: list[InputSet] = []
-        number = 0
-        for distribution in (*wanted, *spare):
+        for number, distribution in enumerate(wanted, start=1):
             if len(sets) == own + normal:
                 break
-            number += 1
             try:
                 sets.append(self._build(number, distribution))
             except CannotTell as reason:
@@ -120,8 +130,8 @@ class InputSets:
         if not sets:
             raise ProblemError(
                 f"{self.problem.name} cannot tell right from wrong in {self.problem.dtype}: "
-                f"{'; '.join(self.dropped)}. Give it inputs whose outputs differ by more than their "
-                "rounding, or another --dtype."
+                f"{'; '.join(self.dropped)}. Give it inputs whose outputs differ by more than "
+                "their rounding, or another --dtype."
             )
         return sets
 
@@ -311,9 +321,7 @@ def _cast_all(values: tuple[Any, ...]) -> list[Any]:
     import torch
 
     half = (torch.float16, torch.bfloat16)
-    return [
-        v.float() if isinstance(v, torch.Tensor) and v.dtype in half else v for v in values
-    ]
+    return [v.float() if isinstance(v, torch.Tensor) and v.dtype in half else v for v in values]
 
 
 @contextmanager
@@ -324,7 +332,8 @@ def _full_precision() -> Iterator[None]:
     matmul = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        flags: Any = torch.backends.cudnn.flags
+        with flags(enabled=True, allow_tf32=False):
             yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = matmul
@@ -346,5 +355,6 @@ def _settle(buffers: list[Buffer]) -> None:
     """Wait until what was written here can be seen by another process."""
     import torch
 
-    if any(buffer.storage.device.type == "cuda" for buffer in buffers):
-        torch.cuda.synchronize()
+    for device in {buffer.storage.device for buffer in buffers}:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)

@@ -36,13 +36,13 @@ class SharedMemory:
         if self.device == "cpu":
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / f"buffer-{next(self._names)}"
-            storage = torch.UntypedStorage.from_file(str(path), True, size)
-            return Buffer(storage, {"file": str(path), "bytes": size}, path)
+            mapped: Any = torch.UntypedStorage.from_file(str(path), True, size)
+            return Buffer(mapped, {"file": str(path), "bytes": size}, path)
         if self._pool is None:
             self._pool = torch.cuda.MemPool()
-        with torch.cuda.use_mem_pool(self._pool):
+        with torch.cuda.use_mem_pool(self._pool, torch.device(self.device)):
             data = torch.empty(size, dtype=torch.uint8, device=self.device)
-        storage = data.untyped_storage()
+        storage: Any = data.untyped_storage()
         # Shared once: every child maps the same handle, and the judge keeps the memory.
         handle = [
             {"b64": base64.b64encode(part).decode()} if isinstance(part, bytes) else part
@@ -66,15 +66,13 @@ class Buffer:
         """Bytes."""
         return self.storage.nbytes()
 
-    def view(self, dtype: torch.dtype, shape: Any, stride: Any = None, offset: int = 0) -> Any:
+    def view(self, dtype: torch.dtype, shape: Any) -> Any:
         """A tensor on this memory."""
         import torch
 
+        size = torch.Size(shape).numel()
         tensor = torch.empty(0, dtype=dtype, device=self.storage.device)
-        if stride is None:
-            size = torch.Size(shape).numel()
-            return tensor.set_(self.storage, offset, (size,)).view(shape)
-        return tensor.set_(self.storage, offset, shape, stride)
+        return tensor.set_(self.storage, 0, (size,), (1,)).view(shape)
 
     def words(self) -> torch.Tensor:
         """The memory as 64-bit words."""
@@ -95,7 +93,7 @@ class Buffer:
         words[-1:].zero_()
         size = source.nbytes()
         self.view(torch.uint8, (size,)).copy_(
-            torch.empty(0, dtype=torch.uint8, device=source.device).set_(source, 0, (size,))
+            torch.empty(0, dtype=torch.uint8, device=source.device).set_(source, 0, (size,), (1,))
         )
 
     def checksum(self) -> int:
@@ -106,7 +104,7 @@ class Buffer:
         piece = min(PIECE, words.numel())
         weights = torch.arange(1, 2 * piece, 2, device=words.device)
         total = torch.zeros((), dtype=torch.int64, device=words.device)
-        for number, part in enumerate(words.split(piece)):
+        for number, part in enumerate(torch.split(words, piece)):
             total = total * 31 + (part * weights[: part.numel()]).sum() + number
         return int(total.item())
 
@@ -114,5 +112,3 @@ class Buffer:
         """Remove the file, where there is one."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
-
-

@@ -15,12 +15,10 @@ def disallowed(source: str) -> str | None:
     code is worse than none.
     """
     for node in ast.walk(ast.parse(source)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names = [node.module or ""]
-        for name in names:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        own = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in own or [alias.name for alias in node.names]:
             if name.split(".")[0] in FORBIDDEN_MODULES:
                 return f"line {node.lineno} imports {name}: a kernel may not use the judge's code"
     return None

@@ -63,9 +63,7 @@ def scrubbed_environment() -> dict[str, str]:
     }
     kept.pop("TRITON_INTERPRET", None)
     package_root = str(Path(__file__).resolve().parents[2])
-    kept["PYTHONPATH"] = os.pathsep.join(
-        [package_root, *filter(None, [kept.get("PYTHONPATH")])]
-    )
+    kept["PYTHONPATH"] = os.pathsep.join([package_root, *filter(None, [kept.get("PYTHONPATH")])])
     # One process has one core's worth of work; threads of several would only fight.
     return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -115,9 +113,7 @@ class ForkServers:
             self._controls[mode] = ours
         self._generation += 1
 
-    def _ask(
-        self, mode: Mode, request: Mapping[str, Any], fd: int | None = None
-    ) -> dict[str, Any]:
+    def _ask(self, mode: Mode, request: Mapping[str, Any], fd: int | None = None) -> dict[str, Any]:
         """One request, one answer. Raises Gone."""
         with self._locks[mode]:
             control = self._controls[mode]

@@ -46,9 +46,7 @@ def receive(sock: socket.socket, deadline: float | None = None) -> dict[str, Any
     return receive_body(sock, size, deadline)
 
 
-def receive_body(
-    sock: socket.socket, size: int, deadline: float | None = None
-) -> dict[str, Any]:
+def receive_body(sock: socket.socket, size: int, deadline: float | None = None) -> dict[str, Any]:
     """The rest of a message whose header has been read. Raises as `receive`."""
     if size > MAX_MESSAGE:
         raise Gone(f"a message of {size} bytes")
@@ -124,7 +122,7 @@ def encode_arguments(
 def decode_arguments(
     message: Mapping[str, Any], storages: list[torch.UntypedStorage] | None, device: str
 ) -> CallArguments:
-    """The arguments on mapped storages; without storages, tensors of zeros (no memory on `meta`)."""
+    """The arguments on mapped storages; without any, zeros (which take no memory on `meta`)."""
     seen: dict[str, torch.Tensor] = {}
 
     def decode(value: Any) -> Any:

@@ -132,7 +132,7 @@ def _become_candidate(request: dict[str, Any], link: socket.socket) -> NoReturn:
 
         tempfile.tempdir = None
         harness.serve(link)
-    except BaseException:
+    except Exception:  # noqa: BLE001 - shown with what the candidate printed; the process ends
         import traceback
 
         traceback.print_exc()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from beamsearch.errors import KernelError
 from beamsearch.judge.compare import compare
-from beamsearch.judge.inputs import Handout, InputSet, InputSets
+from beamsearch.judge.inputs import Expected, Handout, InputSet, InputSets
 from beamsearch.judge.policy import disallowed
 from beamsearch.judge.processes import (
     CandidateError,
@@ -46,8 +46,12 @@ COMPILE_ERRORS = {
 class Rejected(Exception):
     """A candidate failed a stage."""
 
-    def __init__(self, outcome: Outcome, stage: Stage, reason: str) -> None:
+    def __init__(
+        self, outcome: Outcome, stage: Stage, reason: str, *, raised: bool = False
+    ) -> None:
         super().__init__(reason)
+        self.raised = raised
+        """Whether the kernel itself raised, and its process is as good as before."""
         self.outcome = outcome
         self.stage = stage
         self.reason = reason
@@ -131,7 +135,8 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
     message = one_line(str(error))
     at = f" at line {details['line']} (`{details.get('text', '')}`)" if details.get("line") else ""
     if kind in COMPILE_ERRORS:
-        return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, f"does not compile{at}: {message}")
+        reason = f"does not compile{at}: {message}"
+        return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, reason, raised=True)
     if details.get("interpreter"):
         reason = (
             f"could not be verified: Triton's interpreter cannot run it{at} ({kind}: {message}); "
@@ -141,11 +146,10 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
     if stage is Stage.LOAD:
         return Rejected(Outcome.INVALID, stage, f"fails to import{at}: {kind}: {message}")
     if "CUDA error" in message or kind == "AcceleratorError":
-        reason = (
-            f"{what}: {message}{at}; the kernel probably reads or writes outside its tensors"
-        )
+        reason = f"{what}: {message}{at}; the kernel probably reads or writes outside its tensors"
         return Rejected(Outcome.CRASHED, stage, reason)
-    return Rejected(Outcome.CRASHED, stage, f"{what}: raises {kind}{at}: {message}")
+    reason = f"{what}: raises {kind}{at}: {message}"
+    return Rejected(Outcome.CRASHED, stage, reason, raised=True)
 
 
 def one_line(text: str, limit: int = 600) -> str:
@@ -246,19 +250,27 @@ def check_result(
         count = len(reported) if isinstance(reported, list) else 0
         raise wrong(f"returned {count} values where {len(inputs.expected)} are expected")
     for told, expected in zip(reported, inputs.expected, strict=True):
-        if told.get("type") != "tensor":
-            raise wrong(f"returned a {told.get('type')} where a tensor is expected")
-        shape, dtype = list(expected.oracle.shape), str(expected.dtype).removeprefix("torch.")
-        if told.get("shape") != shape:
-            raise wrong(f"output has shape {told.get('shape')} instead of {shape}")
-        if told.get("dtype") != dtype:
-            raise wrong(f"output is {told.get('dtype')} instead of {dtype}")
-        if told.get("aliases_input") and not expected.may_alias:
-            raise wrong("the output is memory of an input; return a tensor of its own")
+        complaint = misfit(told, expected)
+        if complaint:
+            raise wrong(complaint)
     for result, expected in zip(inputs.results(handout), inputs.expected, strict=True):
         difference = compare(result, expected.oracle, expected.scale)
         if not difference.passed:
             raise wrong(difference.explain(result, expected.oracle))
+
+
+def misfit(told: dict[str, Any], expected: Expected) -> str | None:
+    """What of an output is not as expected, its values aside, or none."""
+    if told.get("type") != "tensor":
+        return f"returned a {told.get('type')} where a tensor is expected"
+    shape, dtype = list(expected.oracle.shape), str(expected.dtype).removeprefix("torch.")
+    if told.get("shape") != shape:
+        return f"output has shape {told.get('shape')} instead of {shape}"
+    if told.get("dtype") != dtype:
+        return f"output is {told.get('dtype')} instead of {dtype}"
+    if told.get("aliases_input") and not expected.may_alias:
+        return "the output is memory of an input; return a tensor of its own"
+    return None
 
 
 def shapes(handout: Handout) -> str:

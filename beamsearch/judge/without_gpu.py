@@ -1,8 +1,7 @@
-"""The judge where there is no GPU: the interpreter on shrunk shapes, the compiler at the true ones."""
+"""The judge where there is no GPU: the interpreter on shrunk shapes, the compiler at true ones."""
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import ForkServers
 from beamsearch.judge.smoke import smoke_problem
+from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verify import (
     COMPILE_S,
     INTERPRET_S,
@@ -155,28 +155,5 @@ def model_time(profile: Profile, trace: dict[str, Any], gpu: Gpu) -> Profile:
     from beamsearch.model_time import estimate
     from profiling.access import AccessTrace
 
-    return estimate(profile, AccessTrace.model_validate(trace), gpu)
-
-
-def source_of(subject: Subject) -> str:
-    """The source of a kernel subject. Raises KernelError for another."""
-    if subject.kind != "kernel" or subject.source is None:
-        raise KernelError(f"{subject.name} is no kernel with a source")
-    return subject.source
-
-
-def source_key(source: str) -> str:
-    """Sixteen hex digits of a source."""
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
-
-
-def write_source(scratch: Path, source: str) -> str:
-    """Path of a file with this source, the same whenever the source is."""
-    folder = scratch / "sources" / source_key(source)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "kernel.py"
-    if not path.exists():
-        draft = folder / f"{threading.get_ident()}.draft"
-        draft.write_text(source)
-        draft.replace(path)
-    return str(path)
+    timed: Profile = estimate(profile, AccessTrace.model_validate(trace), gpu)
+    return timed

@@ -10,7 +10,7 @@ from typing import Any
 
 from beamsearch.proposer.questions import Attempt, Question, ReflectionQuestion, Situation, Trial
 from beamsearch.records.measurement import Measurement
-from profiling.gpus import UnknownGpu, find_gpu
+from profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
 from profiling.profile import Finding, Floor, Launch, Profile
 
 LAUNCHES = 6
@@ -22,18 +22,28 @@ LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 
 def gpu(name: str, dtype: str) -> str:
     """The GPU in a sentence, from the datasheet where the part is known."""
-    try:
-        part = find_gpu(name)
-    except UnknownGpu:
-        return f"The GPU is a {name}."
+    part = _part(name)
+    if part is None:
+        return f"The GPU: {name}."
     rates = [f"{part.tflops[key]:.4g} TFLOP/s {text}" for key, text in _rates(dtype)]
     return (
-        f"The GPU is an NVIDIA {part.name} (compute capability {part.capability / 10}): "
+        f"The GPU: NVIDIA {part.name} (compute capability {part.capability / 10}), "
         f"{part.sms} SMs, each with {part.shared_bytes_per_sm >> 10} KiB of shared memory, "
         f"{part.registers_per_sm} registers and room for {part.max_warps_per_sm} warps; "
         f"{part.l2_bytes >> 20} MiB of L2; {part.bandwidth_gb_s:.4g} GB/s of memory bandwidth; "
         f"{', '.join(rates)} (datasheet)."
     )
+
+
+def _part(name: str) -> Gpu | None:
+    """The part with this device name, key, or own name; None where it is not in the table."""
+    for part in GPUS.values():
+        if name == part.name:
+            return part
+    try:
+        return find_gpu(name)
+    except UnknownGpu:
+        return None
 
 
 def _rates(dtype: str) -> list[tuple[str, str]]:

@@ -38,7 +38,7 @@ def test_tells_rounds_candidates_and_what_was_not_measured(beamsearch, tmp_path)
     assert any(line.startswith("round 1  best r1-w0-v1 ~0.75 ms  ~4.00x") for line in lines)
     assert any("r1-w0-v0  wrong at smoke" in line for line in lines)
     assert any("no eager: no GPU" in line for line in lines)
-    assert "note: true shapes were not run" in lines
+    assert "note: No NVIDIA GPU here: true shapes were not run" in lines
 
 
 def test_json_is_the_records(beamsearch, tmp_path):

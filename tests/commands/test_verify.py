@@ -31,7 +31,10 @@ def planted(old: str, new: str) -> str:
 
 WRONG = {
     "one tap dropped": (planted("for kd in range(KERNEL_SIZE)", "for kd in range(2)"), "wrong"),
-    "raises": (planted("    x = x.contiguous()", "    raise ValueError('no')"), "compile_error or crashed"),
+    "raises": (
+        planted("    x = x.contiguous()", "    raise ValueError('no')"),
+        "compile_error or crashed",
+    ),
     "does not parse": ("def kernel_function(x:\n", "invalid"),
     "no entry point": ("def kernel(x): return x\n", "invalid"),
     "asks for what is not there": ("def kernel_function(y): return y\n", "invalid"),

@@ -1,22 +1,30 @@
 """Prompts rendered from real problems: what they hold, what they leave out, what they cost."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from beamsearch.problem import list_problems
 from beamsearch.proposer.prompts import BUDGET, approximate_tokens, asked_again, reask, render
-from beamsearch.proposer.questions import Memory
+from beamsearch.proposer.questions import DiagnosisQuestion, Memory
+from beamsearch.proposer.replies import read_diagnosis
 from beamsearch.records.candidate import Direction
+from profiling.findings import find
+from profiling.hotspots import annotate
+from profiling.profile import Profile
+from profiling.report import read_report
 from tests.proposer.situations import (
     NCU,
     diagnosis_question,
+    fields,
     long_memory,
     reflection_question,
     variants_question,
 )
 from tests.thinker import PromptBroken, read_sections, think
 
+DATA = Path(__file__).parents[1] / "data"
 QUESTIONS = [diagnosis_question, variants_question, reflection_question]
 
 
@@ -27,6 +35,31 @@ def test_every_problem_gives_a_prompt_that_can_be_answered(ask, problem):
         prompt = render(ask(problem, modelled=modelled))
         assert approximate_tokens(prompt) < BUDGET["diagnosis"] / 2
         assert think(prompt)
+
+
+@pytest.mark.parametrize("number", ["04", "36", "43", "77", "82"])
+def test_a_prompt_from_a_profile_taken_on_an_h200_is_answered_from_it(number):
+    recorded = DATA / f"input_{number}.profile.json"
+    if recorded.is_file():
+        profile = Profile.model_validate_json(recorded.read_text())
+    else:
+        profile = read_report(DATA / f"input_{number}.ncu-rep")
+    known = fields(number, profile=profile)
+    time_ms = sum(launch.duration_us for launch in profile.launches) / 1e3
+    found = find(profile, known["floor"], time_ms)
+    known |= {
+        "findings": found,
+        "direction": Direction(finding=found[0].kind.value),
+        "parent_time": known["parent_time"].model_copy(update={"time_ms": time_ms}),
+        "annotated_source": annotate(profile, known["parent_source"]),
+    }
+    prompt = render(DiagnosisQuestion(**known))
+    assert approximate_tokens(prompt) < BUDGET["diagnosis"] / 2
+    assert f"{time_ms / known['floor'].time_ms:.3g} times the floor" in prompt
+    diagnosis = read_diagnosis(think(prompt))
+    assert diagnosis.bottleneck == found[0].kind
+    assert diagnosis.evidence[: len(found[0].evidence)] == found[0].evidence
+    assert diagnosis.expected_speedup <= found[0].gain_bound * 1.01  # the prompt rounds it
 
 
 @pytest.mark.parametrize("ask", QUESTIONS)

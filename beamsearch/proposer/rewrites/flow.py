@@ -135,6 +135,13 @@ def conjunction(parts: list[ast.expr]) -> ast.expr:
     return result
 
 
+def summands(node: ast.expr) -> list[ast.expr]:
+    """The parts of a sum, in order."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*summands(node.left), *summands(node.right)]
+    return [node]
+
+
 def factors(node: ast.expr, definitions: dict[str, ast.expr] | None = None) -> list[str]:
     """The factors of a product as text, sorted; names that stand for products are followed."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):

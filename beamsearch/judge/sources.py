@@ -1,0 +1,45 @@
+"""Kernel sources as files that candidates' processes import."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import threading
+from pathlib import Path
+
+from beamsearch.errors import KernelError
+from beamsearch.executor.jobs import Subject
+
+
+def source_of(subject: Subject) -> str:
+    """The source of a kernel subject. Raises KernelError for another."""
+    if subject.kind != "kernel" or subject.source is None:
+        raise KernelError(f"{subject.name} is no kernel with a source")
+    return subject.source
+
+
+def source_key(source: str) -> str:
+    """Sixteen hex digits of a source."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def write_source(scratch: Path, source: str) -> str:
+    """Path of a file with this source, the same whenever the source is."""
+    folder = scratch / "sources" / source_key(source)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "kernel.py"
+    if not path.exists():
+        draft = folder / f"{threading.get_ident()}.draft"
+        draft.write_text(source)
+        draft.replace(path)
+    return str(path)
+
+
+def triton_kernels(source: str) -> set[str]:
+    """Names of the functions that the source hands to Triton, by their decorators."""
+    return {
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(d).split("(")[0].endswith("jit") for d in node.decorator_list)
+    }

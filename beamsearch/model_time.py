@@ -1,0 +1,310 @@
+"""The analytic time of a call that can't be measured here: what each unit of the GPU has to do.
+
+A launch takes as long as its busiest unit, and a little longer where two are busy at once:
+
+    time = (dram^p + l2^p + l1^p + issue^p + latency^p)^(1/p) + overhead
+
+- `dram`: bytes to and from memory over the datasheet's bandwidth times `dram_share`;
+- `l2`: bytes between L2 and the SMs over `l2_bytes_per_clock` an SM;
+- `l1`: 128-byte lines that warp requests touch, `line_clocks` each;
+- `issue`: warp instructions over four schedulers an SM, weighted by class (`*_clocks`);
+- `latency`: a block's batches of loads, one behind the other, each as slow as the farthest level
+  its data come from, plus barriers and the block's start, over the blocks an SM holds at once.
+
+What each unit has to do comes from the compiler (instructions by loop, registers, lane layouts)
+and from the access trace (turns of loops, lines a request, reuse). The constants are fitted to
+measured variants by `tools/fit_model.py`, which also says how well they rank variants of a problem
+that the fit has not seen. A modelled time ranks variants of one problem; it is no measurement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from profiling.gpus import Gpu
+from profiling.occupancy import blocks_per_sm
+from profiling.profile import CodeAccess, CodeRegion, Launch, Profile, Record
+from profiling.traffic import AccessTrace, LaunchTrace, LineAccess, launch_traffic
+
+COST_CLASSES: dict[str, str] = {
+    "integer": "integer",
+    "uniform": "uniform",
+    "predicate": "integer",
+    "movement": "movement",
+    "conversion": "conversion",
+    "float": "float",
+    "special": "special",
+    "matrix": "matrix",
+    "shared": "shared",
+    "shuffle": "shared",
+    "local": "memory",
+    "global_load": "memory",
+    "global_store": "memory",
+    "atomic": "memory",
+}
+"""Class of `profiling.sass` -> what it costs as; the rest costs as `other`."""
+
+
+class Constants(Record):
+    """What is fitted. Clocks are of an SM at boost clock."""
+
+    dram_share: float = 0.92
+    l2_bytes_per_clock: float = 32.0
+    line_clocks: float = 1.0
+    integer_clocks: float = 1.5
+    other_clocks: float = 1.0
+    shared_clocks: float = 2.0
+    memory_clocks: float = 4.0
+    matrix_clocks: float = 16.0
+    dram_latency: float = 700.0
+    l2_latency: float = 250.0
+    l1_latency: float = 40.0
+    block_clocks: float = 300.0
+    overhead_us: float = 2.0
+    power: float = 3.0
+
+
+FITTED = Constants()
+
+
+class Work(Record):
+    """What one launch asks of the GPU; independent of the constants."""
+
+    blocks: int
+    warps: int
+    """Warps a block."""
+    resident: int
+    """Blocks an SM holds."""
+    dram_bytes: float
+    l2_bytes: float
+    l1_lines: float
+    """Lines touched by all requests of the launch."""
+    instructions: dict[str, float]
+    """Warp instructions of the launch by cost class."""
+    batches: float
+    """Batches of loads that a warp waits for, one behind the other."""
+    dram_batches: float
+    """Of these, the ones that wait for memory."""
+    l2_batches: float
+    """Of these, the ones that wait for the L2."""
+    barriers: float
+    """Barriers a warp passes."""
+
+
+def estimate(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> Profile:
+    """The same profile with `modelled_ms`, and `traffic` at dram, l2 and l1 in bytes.
+
+    Without a trace of a launch its loops are taken to run once and its loads to stream, which
+    ranks only kernels without loops.
+    """
+    works = works_of(profile, trace, gpu)
+    traffic: dict[str, float] = defaultdict(float)
+    for launch, seen in _pairs(profile.launches, trace):
+        if seen is not None:
+            resident = _resident(launch, gpu)
+            for level, size in launch_traffic(seen, gpu, resident, launch.shared_bytes or 0).items():
+                traffic[level] += size
+    return profile.model_copy(
+        update={
+            "modelled_ms": sum(launch_ms(work, gpu) for work in works) or None,
+            "traffic": {level: traffic[level] for level in ("dram", "l2", "l1") if level in traffic},
+        }
+    )
+
+
+def works_of(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> list[Work]:
+    """The work of every launch, in order."""
+    return [work_of(launch, seen, gpu) for launch, seen in _pairs(profile.launches, trace)]
+
+
+def launch_ms(work: Work, gpu: Gpu, constants: Constants = FITTED) -> float:
+    """Time of one launch in milliseconds."""
+    return sum(parts_ms(work, gpu, constants)[name] for name in ("busy", "overhead"))
+
+
+def parts_ms(work: Work, gpu: Gpu, constants: Constants = FITTED) -> dict[str, float]:
+    """Milliseconds of each unit alone, `busy` (all together) and `overhead`."""
+    c = constants
+    per_ms = gpu.boost_clock_mhz * 1e3
+    # The last blocks leave SMs idle: half a round of blocks on average.
+    rounds = work.blocks / (gpu.sms * work.resident)
+    uneven = math.ceil(rounds) / rounds if rounds <= 1 else (rounds + 0.5) / rounds
+    busy_sms = gpu.sms / min(uneven, 4.0) if rounds > 1 else min(gpu.sms, work.blocks)
+    costs = {
+        "integer": c.integer_clocks,
+        "float": c.other_clocks,
+        "shared": c.shared_clocks,
+        "memory": c.memory_clocks,
+        "special": 4 * c.other_clocks,  # a quarter of the lanes of the other pipes
+        "matrix": c.matrix_clocks,
+    }
+    issue = sum(n * costs.get(kind, c.other_clocks) for kind, n in work.instructions.items())
+    near = work.batches - work.dram_batches - work.l2_batches
+    wait = (
+        work.dram_batches * c.dram_latency
+        + work.l2_batches * c.l2_latency
+        + (near + work.barriers) * c.l1_latency
+        + c.block_clocks
+    )
+    parts = {
+        "dram": work.dram_bytes / (gpu.bandwidth_gb_s * 1e6 * c.dram_share),
+        "l2": work.l2_bytes / (c.l2_bytes_per_clock * busy_sms * per_ms),
+        "l1": work.l1_lines * c.line_clocks / (busy_sms * per_ms),
+        "issue": issue / (4 * busy_sms * per_ms),
+        "latency": max(rounds, 1.0) * wait / per_ms,
+    }
+    parts["busy"] = sum(part**c.power for part in parts.values()) ** (1 / c.power)
+    parts["overhead"] = c.overhead_us / 1e3
+    return parts
+
+
+def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
+    """What one launch asks of the GPU."""
+    blocks = math.prod(launch.grid)
+    warps = -(-launch.threads // 32)
+    resident = _resident(launch, gpu)
+    turns = region_turns(launch.regions, trace, launch.threads)
+    instructions: dict[str, float] = defaultdict(float)
+    for region, count in zip(launch.regions, turns, strict=True):
+        for kind, number in region.mix.items():
+            instructions[COST_CLASSES.get(kind, "other")] += number * count * warps * blocks
+    lines = sum(
+        access.count * count * warps * _lines_per_request(access, trace)
+        for region, count in zip(launch.regions, turns, strict=True)
+        for access in region.accesses
+    )
+    if trace is None:
+        traffic = {"dram": lines * 128.0 * blocks, "l2": lines * 128.0 * blocks, "l1": 0.0}
+        near_dram, near_l2 = 1.0, 1.0
+    else:
+        traffic = launch_traffic(trace, gpu, resident, launch.shared_bytes or 0)
+        asked = max(traffic["l1"], 1.0)
+        near_dram, near_l2 = traffic["dram_read"] / asked, traffic["l2"] / asked
+    batches = dram_batches = l2_batches = 0.0
+    for region, count in zip(launch.regions, turns, strict=True):
+        loads = sum(a.count for a in region.accesses if a.kind != "store")
+        if loads:
+            # The batch waits for its slowest load: the chance that one goes so far.
+            far = min(1.0, loads * near_dram)
+            batches += count
+            dram_batches += count * far
+            l2_batches += count * max(0.0, min(1.0, loads * near_l2) - far)
+    barriers = sum(
+        region.mix.get("barrier", 0) * count
+        for region, count in zip(launch.regions, turns, strict=True)
+    )
+    return Work(
+        blocks=blocks,
+        warps=warps,
+        resident=resident,
+        dram_bytes=traffic["dram"],
+        l2_bytes=traffic["l2"],
+        l1_lines=lines * blocks,
+        instructions=dict(sorted(instructions.items())),
+        batches=batches,
+        dram_batches=dram_batches,
+        l2_batches=l2_batches,
+        barriers=barriers,
+    )
+
+
+def region_turns(
+    regions: Sequence[CodeRegion], trace: LaunchTrace | None, threads: int
+) -> list[float]:
+    """How often a warp runs each region of the code.
+
+    The elements a source line moves in a program, over what one run of its machine instructions
+    moves, is how often these ran, however the compiler unrolled the loop. A loop that touches no
+    memory runs as often as the source's loop does.
+    """
+    turns = [1.0] * len(regions)
+    if trace is None:
+        return turns
+    sizes = _element_bytes(trace)
+    moved: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for index, region in enumerate(regions):
+        for access in region.accesses:
+            known = (access.line, access.kind)
+            if known in sizes:
+                elements = max(1.0, access.bits / 8 / sizes[known]) * threads * access.count
+                moved[known][index > 0] += elements
+    asked = {(line.line, str(line.kind)): line.elements for line in trace.lines}
+    for index, region in enumerate(regions):
+        if index == 0:
+            continue
+        votes = []
+        for access in region.accesses:
+            known = (access.line, access.kind)
+            if known in asked:
+                outside, inside = moved[known]
+                elements = asked[known]
+                if elements < threads:  # fewer elements than threads: all threads move them
+                    elements = _runs(trace, known) * threads
+                votes.append((max(elements - outside, 0.0) / inside, access.count))
+        if votes:
+            turns[index] = sum(vote * n for vote, n in votes) / sum(n for _, n in votes)
+        else:
+            found = [trace.loops[line] for line in region.lines if line in trace.loops]
+            turns[index] = max(found, default=turns[region.parent or 0])
+    return turns
+
+
+def _runs(trace: LaunchTrace, known: tuple[int, str]) -> float:
+    return sum(line.executions for line in trace.lines if (line.line, str(line.kind)) == known)
+
+
+def _element_bytes(trace: LaunchTrace) -> dict[tuple[int, str], int]:
+    return {(line.line, str(line.kind)): line.element_bytes for line in trace.lines}
+
+
+def _lines_per_request(access: CodeAccess, trace: LaunchTrace | None) -> float:
+    """128-byte lines one warp request touches, given how lanes lie over the block."""
+    if access.lane_elements == 0:
+        return 1.0
+    seen = _find_line(access, trace)
+    if seen is None or not seen.patterns:
+        return 1.0 if trace is not None else max(1.0, access.bits * 32 / 8 / 128)
+    vector = max(1, access.bits // 8 // seen.element_bytes)
+    owned = access.lane_elements or vector
+
+    def distance(pattern: Mapping[str, float]) -> tuple[float, ...]:
+        return (
+            abs(pattern["fastest"] - access.fastest),
+            abs(math.log2(pattern["lane_elements"] / owned)),
+            abs(math.log2(pattern["vector"] / vector)),
+        )
+
+    best = min(seen.patterns, key=lambda pattern: distance(pattern.model_dump()))
+    return best.lines
+
+
+def _find_line(access: CodeAccess, trace: LaunchTrace | None) -> LineAccess | None:
+    for line in trace.lines if trace is not None else ():
+        if line.line == access.line and line.kind == access.kind:
+            return line
+    return None
+
+
+def _resident(launch: Launch, gpu: Gpu) -> int:
+    blocks, _ = blocks_per_sm(
+        gpu, launch.threads, launch.registers or 32, launch.shared_bytes or 0
+    )
+    return max(blocks, 1)
+
+
+def _pairs(
+    launches: Sequence[Launch], trace: AccessTrace | None
+) -> list[tuple[Launch, LaunchTrace | None]]:
+    """Each launch with its trace: same kernel, grid and configuration, in order."""
+    left = list(trace.launches) if trace is not None else []
+    pairs: list[tuple[Launch, LaunchTrace | None]] = []
+    for launch in launches:
+        same = [t for t in left if t.name == launch.name and t.grid == launch.grid and t.lines]
+        exact = [t for t in same if t.config == launch.config]
+        chosen = (exact or same or [None])[0]
+        if chosen is not None:
+            left.remove(chosen)
+        pairs.append((launch, chosen))
+    return pairs

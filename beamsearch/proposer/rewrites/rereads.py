@@ -1,0 +1,313 @@
+"""Two loops that read the same addresses: what the first read is kept for the second.
+
+Either as a two-dimensional tile (the loop becomes an axis, padded to a power of two), or, where the
+loop is short, as a tuple of vectors in registers. Halves the reads of two-pass normalisations.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from beamsearch.proposer.rewrites.flow import SHAPED, Flow, summands
+from beamsearch.proposer.rewrites.hints import Hints
+from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.rewrites.source import (
+    Launch,
+    Module,
+    NotApplicable,
+    Substitute,
+    add_constexpr,
+    calls,
+    constexprs,
+    copy,
+    fresh,
+    host_value,
+    is_call,
+    keyword,
+    names_in,
+    parse,
+    set_argument,
+    statements,
+)
+from beamsearch.proposer.rewrites.unroll import make_static, range_bound
+from profiling.profile import FindingKind
+
+MOST_REGISTERS_LENGTH = 128
+"""Vectors kept in registers at most."""
+TILE_ELEMENTS = 16384
+"""Elements of a tile at most when it is first tried: 128 a thread at 4 warps."""
+
+
+@dataclass
+class _Pair:
+    """Two loops and the loads they share."""
+
+    first: ast.For
+    second: ast.For
+    shared: list[tuple[ast.Assign, ast.Assign]]
+    bound: ast.expr
+
+
+def apply(source: str, hints: Hints) -> list[Result]:
+    """Registers first (no exchange between threads), then tiles."""
+    results = []
+    for block, warps in ((512, 4), (256, 4), (256, 2), (1024, 8)):
+        results += attempt(
+            source,
+            lambda module, b=block, w=warps: _any(module, hints, "registers", b, w),  # type: ignore[misc]
+        )
+    for block, warps in ((128, 4), (256, 8), (64, 4)):
+        results += attempt(
+            source,
+            lambda module, b=block, w=warps: _any(module, hints, "tile", b, w),  # type: ignore[misc]
+        )
+    return results
+
+
+def _any(module: Module, hints: Hints, form: str, block: int, warps: int) -> str:
+    problems = []
+    for name, kernel, _ in module.launched():
+        try:
+            launch = module.one_launch(name)
+            values = hints.launch_values(module, name)
+            pair = _find(kernel, launch)
+            if form == "registers":
+                done = _registers(kernel, launch, pair, values)
+            else:
+                done = _tile(kernel, launch, pair)
+            resized = _resize(module, kernel, launch, block, warps)
+            return f"{done} in {name}, read once{resized}"
+        except NotApplicable as error:
+            problems.append(str(error))
+    raise NotApplicable("; ".join(problems))
+
+
+def _resize(module: Module, kernel: ast.FunctionDef, launch: Launch, block: int, warps: int) -> str:
+    """Another block where the kernel has one that can change, since much is kept per lane now."""
+    from beamsearch.proposer.rewrites.launch import block_parameters, set_block
+
+    blocks = block_parameters(module, kernel, launch)
+    if len(blocks) != 1:
+        return ""
+    set_block(kernel, launch, blocks[0], block)
+    set_argument(kernel, launch, "num_warps", ast.Constant(value=warps))
+    return f", {blocks[0]} {block}, {warps} warps"
+
+
+def _find(kernel: ast.FunctionDef, launch: Launch) -> _Pair:
+    """Two top-level loops over the same range, reading the same, nothing written in between."""
+    flow = Flow(kernel)
+    loops = [s for s in kernel.body if isinstance(s, ast.For)]
+    for first, second in zip(loops, loops[1:], strict=False):
+        bound = range_bound(first)
+        other = range_bound(second)
+        if bound is None or other is None or ast.dump(bound) != ast.dump(other):
+            continue
+        if calls(first, "store") or "atomic" in ast.unparse(first):
+            continue
+        if any(isinstance(n, ast.For | ast.If | ast.While) for s in first.body for n in ast.walk(s)):
+            continue
+        shared = []
+        for a in _loads(first):
+            for b in _loads(second):
+                if _key(a, first, flow) == _key(b, second, flow):
+                    shared.append((a, b))
+        if shared:
+            _check_not_written(kernel, launch)
+            return _Pair(first, second, shared, bound)
+    raise NotApplicable("no two loops read the same")
+
+
+def _check_not_written(kernel: ast.FunctionDef, launch: Launch) -> None:
+    from beamsearch.proposer.rewrites.strip import pointer_arguments
+
+    if pointer_arguments(kernel, launch, "load") & pointer_arguments(kernel, launch, "store"):
+        raise NotApplicable("the kernel reads what it writes")
+
+
+def _loads(loop: ast.For) -> list[ast.Assign]:
+    """Statements `x = tl.load(…)`, casts included, directly in a loop."""
+    return [
+        s
+        for s in loop.body
+        if isinstance(s, ast.Assign)
+        and isinstance(s.targets[0], ast.Name)
+        and _load_call(s.value) is not None
+    ]
+
+
+def _load_call(value: ast.expr) -> ast.Call | None:
+    node: ast.AST = value
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if is_call(node, "load"):
+            return node
+        if node.func.attr != "to":
+            return None
+        node = node.func.value
+    return None
+
+
+def _key(statement: ast.Assign, loop: ast.For, flow: Flow) -> str:
+    """Address and mask with local definitions inlined and the loop variable renamed."""
+    call = _load_call(statement.value)
+    assert call is not None and isinstance(loop.target, ast.Name)
+    local = _local_definitions(loop)
+    variable = {loop.target.id: ast.Name(id="_i", ctx=ast.Load())}
+    parts = [call.args[0], *(k.value for k in call.keywords if k.arg in ("mask", "other"))]
+    texts = []
+    for part in parts:
+        whole = Substitute(variable).visit(flow.inline(_inlined(part, local)))
+        texts.append(" + ".join(sorted(ast.unparse(s) for s in summands(whole))))
+    return "|".join(texts)
+
+
+def _local_definitions(loop: ast.For) -> dict[str, ast.expr]:
+    """Names a loop's body assigns once, loads aside."""
+    found: dict[str, ast.expr] = {}
+    for s in loop.body:
+        if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name):
+            name = s.targets[0].id
+            if not calls(s.value, "load") and name not in names_in(s.value):
+                found[name] = s.value
+    return found
+
+
+def _inlined(node: ast.expr, definitions: dict[str, ast.expr]) -> ast.expr:
+    result = copy(node)
+    for _ in range(20):
+        known = {k: v for k, v in definitions.items() if k in names_in(result)}
+        if not known:
+            return result
+        result = Substitute(known).visit(result)
+    return result
+
+
+def _registers(
+    kernel: ast.FunctionDef, launch: Launch, pair: _Pair, values: dict[str, int]
+) -> str:
+    """Both loops unrolled whole; the loaded vectors kept in a tuple."""
+    length = pair.bound.value if isinstance(pair.bound, ast.Constant) else None
+    if isinstance(pair.bound, ast.Name) and pair.bound.id in constexprs(kernel):
+        length = values.get(pair.bound.id)
+    if not isinstance(length, int) or length > MOST_REGISTERS_LENGTH:
+        raise NotApplicable("not a short loop of known length")
+    assert isinstance(pair.first.target, ast.Name) and isinstance(pair.second.target, ast.Name)
+    at = kernel.body.index(pair.first)
+    for number, (a, b) in enumerate(pair.shared):
+        name = fresh(kernel, f"kept_{number}" if number else "kept")
+        call = _load_call(a.value)
+        assert call is not None and isinstance(a.targets[0], ast.Name)
+        read = fresh(kernel, f"read_{number}" if number else "read")
+        position = pair.first.body.index(a)
+        load = ast.Assign(targets=[ast.Name(id=read, ctx=ast.Store())], value=copy(call))
+        keep = statements(f"{name} = {name} + ({read},)")
+        _swap_call(a, call, ast.Name(id=read, ctx=ast.Load()))
+        pair.first.body[position:position] = [load, *keep]
+        second = _load_call(b.value)
+        assert second is not None
+        _swap_call(b, second, parse(f"{name}[{pair.second.target.id}]"))
+        kernel.body[at:at] = statements(f"{name} = ()")
+        at += 1
+    make_static(pair.first)
+    make_static(pair.second)
+    return f"loop over {pair.first.target.id} kept in registers"
+
+
+def _swap_call(statement: ast.Assign, old: ast.Call, new: ast.expr) -> None:
+    class Swap(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            return new if node is old else self.generic_visit(node)
+
+    statement.value = Swap().visit(statement.value)
+
+
+def _tile(kernel: ast.FunctionDef, launch: Launch, pair: _Pair) -> str:
+    """The loop becomes an axis before the lanes; sums over it become reductions."""
+    if calls(kernel, *SHAPED) or len(calls(kernel, "arange")) != 1:
+        raise NotApplicable("the kernel uses axes itself")
+    if [s for s in kernel.body if isinstance(s, ast.For)] != [pair.first, pair.second]:
+        raise NotApplicable("other loops")
+    assert isinstance(pair.first.target, ast.Name) and isinstance(pair.second.target, ast.Name)
+    host = host_value(kernel, launch, pair.bound)
+    power = parse(f"triton.next_power_of_2({ast.unparse(host)})")
+    padded = add_constexpr(kernel, launch, "LENGTH", power)
+    variable, bound = pair.first.target.id, ast.unparse(pair.bound)
+    inside = f"({variable} < {bound})"
+    body: list[ast.stmt] = list(statements(f"{variable} = tl.arange(0, {padded})[:, None]"))
+    for s in pair.first.body:
+        if isinstance(s, ast.AugAssign):
+            if not isinstance(s.op, ast.Add) or not isinstance(s.target, ast.Name):
+                raise NotApplicable("the first loop does not only sum")
+            value = ast.unparse(s.value)
+            total = f"tl.sum(tl.where({inside}, {value}, 0.0), axis=0)[None, :]"
+            body += statements(f"{s.target.id} = {s.target.id} + {total}")
+        elif isinstance(s, ast.Assign):
+            _widen_mask(s, inside)
+            body.append(s)
+        else:
+            raise NotApplicable("the first loop does more than sum")
+    rename = {pair.second.target.id: ast.Name(id=variable, ctx=ast.Load())}
+    later: list[ast.stmt] = []
+    reused = {id(b): a for a, b in pair.shared}
+    for s in pair.second.body:
+        if isinstance(s, ast.AugAssign) or not isinstance(s, ast.Assign | ast.Expr):
+            raise NotApplicable("the second loop carries values")
+        if id(s) in reused:
+            a = reused[id(s)]
+            assert isinstance(s, ast.Assign)
+            if ast.unparse(s.targets[0]) == ast.unparse(a.targets[0]) and _same_cast(a, s):
+                continue
+            raise NotApplicable("the two reads are cast differently")
+        _widen_mask(s, inside)
+        later.append(Substitute(rename).visit(s))
+    for call in calls(kernel, "arange"):
+        _index(kernel, call)
+    for call in calls(kernel, "zeros", "full"):
+        shape = call.args[0]
+        if not isinstance(shape, ast.Tuple | ast.List) or len(shape.elts) != 1:
+            raise NotApplicable("an accumulator of another shape")
+        call.args[0] = parse(f"(1, {ast.unparse(shape.elts[0])})")
+    at, then = kernel.body.index(pair.first), kernel.body.index(pair.second)
+    kernel.body[then : then + 1] = later
+    kernel.body[at : at + 1] = body
+    return f"loop over {variable} made an axis"
+
+
+def _same_cast(a: ast.Assign, b: ast.Assign) -> bool:
+    first, second = _load_call(a.value), _load_call(b.value)
+    marker = parse("_")
+    texts = []
+    for statement, call in ((a, first), (b, second)):
+        assert call is not None
+        texts.append(ast.unparse(statement.value).replace(ast.unparse(call), ast.unparse(marker)))
+    return texts[0] == texts[1]
+
+
+def _widen_mask(statement: ast.stmt, inside: str) -> None:
+    """Loads and stores of a statement masked by the new axis too."""
+    for call in calls(statement, "load", "store"):
+        if len(call.args) > (1 if is_call(call, "load") else 2):
+            raise NotApplicable("a positional mask")
+        mask = keyword(call, "mask")
+        if mask is None:
+            call.keywords.append(ast.keyword(arg="mask", value=parse(inside)))
+            continue
+        for k in call.keywords:
+            if k.arg == "mask":
+                k.value = parse(f"({ast.unparse(mask)}) & {inside}")
+
+
+def _index(kernel: ast.FunctionDef, arange: ast.Call) -> None:
+    """`tl.arange(…)` -> `tl.arange(…)[None, :]`."""
+
+    class Swap(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            if node is arange:
+                return parse(f"{ast.unparse(arange)}[None, :]")
+            return self.generic_visit(node)
+
+    Swap().visit(kernel)
+
+
+REWRITE = Rewrite("read once", (FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY), apply)

@@ -1,0 +1,132 @@
+"""How Triton lays a warp's lanes over a block's elements, read from its GPU dialect (TTGIR)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_ALIAS = re.compile(r"^#(\w+) = (#ttg\.\w+<\{.*\}>)\s*$")
+_LOCATION = re.compile(r"^#(loc\w*) = loc\((.*)\)\s*$")
+_FILE_LINE = re.compile(r'^"([^"]*)":(\d+):')
+_MEMORY = re.compile(
+    r"\b(tt\.load|tt\.store|tt\.atomic_rmw|tt\.atomic_cas|ttg\.async_copy_global_to_local)\b"
+)
+_POINTERS = re.compile(r"tensor<[0-9x]*!tt\.ptr<[^>]*>, (#[^>]*(?:<\{.*?\}>)?)>")
+_KINDS = {"tt.store": "store", "tt.atomic_rmw": "atomic", "tt.atomic_cas": "atomic"}
+
+
+@dataclass(frozen=True)
+class LaneLayout:
+    """The order of lanes over a block: which dimension they follow, and in what steps."""
+
+    fastest: int
+    """Dimension along which lanes follow each other."""
+    lane_elements: int
+    """Neighbouring elements one lane owns; 0 where all lanes own the same."""
+
+
+SCALAR = LaneLayout(0, 0)
+
+
+def access_layouts(ttgir: str, starts: Mapping[int, int]) -> dict[tuple[int, str], LaneLayout]:
+    """(source line, load | store | atomic) -> layout of its pointers; the line's first counts.
+
+    `starts`: lines that continue a statement -> its first line.
+
+    A layout that is not understood is left out.
+    """
+    aliases: dict[str, str] = {}
+    locations: dict[str, str] = {}
+    for row in ttgir.splitlines():
+        if match := _ALIAS.match(row):
+            aliases[match[1]] = match[2]
+        elif match := _LOCATION.match(row):
+            locations[match[1]] = match[2]
+    found: dict[tuple[int, str], LaneLayout] = {}
+    for row in ttgir.splitlines():
+        operation = _MEMORY.search(row)
+        if not operation:
+            continue
+        where = re.search(r"loc\((.*)\)\s*$", row)
+        line = _line(where[1], locations) if where else None
+        if line is None:
+            continue
+        pointers = _POINTERS.search(row)
+        layout = _layout(pointers[1], aliases) if pointers else SCALAR
+        if layout is not None:
+            found.setdefault((starts.get(line, line), _KINDS.get(operation[1], "load")), layout)
+    return found
+
+
+def _line(text: str, locations: dict[str, str], depth: int = 0) -> int | None:
+    """The source line a location stands for: of an inlined function, the line inside it."""
+    if match := _FILE_LINE.match(text):
+        return int(match[2])
+    inner = re.search(r"#(loc\w*)", text)
+    if inner and inner[1] in locations and depth < 20:
+        return _line(locations[inner[1]], locations, depth + 1)
+    return None
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    match = re.search(rf"\b{name} = \[([0-9, ]*)\]", text)
+    return [int(n) for n in match[1].split(",")] if match and match[1].strip() else []
+
+
+def _layout(text: str, aliases: dict[str, str]) -> LaneLayout | None:
+    if not text.startswith("#ttg."):
+        text = aliases.get(text[1:], "")
+    shape = _lanes(text, aliases)
+    if shape is None:
+        return None
+    threads, sizes, order = shape
+    for dimension in order:
+        if threads[dimension] > 1:
+            return LaneLayout(dimension, sizes[dimension])
+    return SCALAR
+
+
+def _lanes(text: str, aliases: dict[str, str]) -> tuple[list[int], list[int], list[int]] | None:
+    """Lanes and neighbouring elements of a lane by dimension, and dimensions, fastest first."""
+    if text.startswith("#ttg.blocked"):
+        sizes, threads = _numbers("sizePerThread", text), _numbers("threadsPerWarp", text)
+        return threads, sizes, _numbers("order", text)
+    if text.startswith("#ttg.slice"):
+        parent = re.search(r"parent = (#.*)\}>", text)
+        removed = re.search(r"dim = (\d+)", text)
+        if not parent or not removed:
+            return None
+        name = parent[1]
+        whole = _lanes(name if name.startswith("#ttg.") else aliases.get(name[1:], ""), aliases)
+        if whole is None:
+            return None
+        dimension = int(removed[1])
+        order = [d - (d > dimension) for d in whole[2] if d != dimension]
+        kept = [d for d in range(len(whole[0])) if d != dimension]
+        return [whole[0][d] for d in kept], [whole[1][d] for d in kept], order
+    if text.startswith("#ttg.linear"):
+        lanes = re.search(r"lane = \[((?:\[[0-9, ]*\](?:, )?)*)\]", text)
+        steps = (
+            [[int(n) for n in row.split(",")] for row in re.findall(r"\[([^\]]*)\]", lanes[1])]
+            if lanes
+            else []
+        )
+        return _linear(steps)
+    return None
+
+
+def _linear(steps: list[list[int]]) -> tuple[list[int], list[int], list[int]] | None:
+    """The same of a linear layout, from where each bit of the lane's number leads."""
+    if not steps or not steps[0]:
+        return None
+    rank = len(steps[0])
+    threads, sizes, order = [1] * rank, [1] * rank, []
+    for step in steps:
+        for dimension, width in enumerate(step):
+            if width:
+                if dimension not in order:
+                    order.append(dimension)
+                    sizes[dimension] = width
+                threads[dimension] *= 2
+    return threads, sizes, order + [d for d in range(rank) if d not in order]

@@ -1,0 +1,184 @@
+"""The judge on a GPU. `-s` prints what things took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from beamsearch.executor.jobs import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
+from beamsearch.executor.local import LocalExecutor
+from beamsearch.judge import on_gpu
+from beamsearch.problem import Problem, find_problem
+from beamsearch.records.verdict import Outcome, Stage
+from tests.judge.conftest import SCALE_KERNEL
+from tests.judge.test_verdicts import HOST, WRONG, variant
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(170)]
+
+FOREVER = """
+@triton.jit
+def forever_kernel(flag_ptr):
+    while tl.load(flag_ptr, volatile=True) >= 0:
+        tl.atomic_add(flag_ptr, 0.0)
+
+def kernel_function(x, bias):
+    forever_kernel[(1,)](torch.zeros(1, dtype=torch.float32, device=x.device))
+    return torch.empty_like(x)
+"""
+
+
+def gpu_executor(problem: Problem, scratch: Path) -> LocalExecutor:
+    from profiling.gpus import device_gpu
+
+    return LocalExecutor(problem, gpu=device_gpu(0), device=0, scratch=scratch, seed=3)
+
+
+def run_judge(executor: LocalExecutor, source: str, label: str) -> Judgement:
+    began = time.monotonic()
+    judgement = executor.run(JudgeJob(subject=Subject(name=label, source=source)))
+    seconds = time.monotonic() - began
+    verdict = judgement.verdict
+    print(f"\n{label}: {verdict.outcome} {judgement.measurement or ''} in {seconds:.2f} s")
+    if not verdict.correct:
+        print(f"    {verdict.stage}: {verdict.reason}")
+    for check in verdict.checks:
+        print(f"    {check.stage} {check.name}: {'ok' if check.passed else 'NO'} {check.message}")
+    for line in verdict.not_checked:
+        print(f"    not checked: {line}")
+    if verdict.output:
+        print("    printed:", verdict.output[-1500:].replace("\n", "\n        "))
+    return judgement
+
+
+@pytest.fixture(scope="module")
+def executor(
+    scale_problem: Problem, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalExecutor]:
+    made = gpu_executor(scale_problem, tmp_path_factory.mktemp("gpu"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def judge(executor: LocalExecutor, request: pytest.FixtureRequest) -> Callable[[str], Judgement]:
+    return lambda source: run_judge(executor, source, request.node.name)
+
+
+@pytest.mark.parametrize("name", ["04", "36", "43", "77", "82"])
+def test_input_kernels_are_verified_and_timed(name: str, tmp_path: Path) -> None:
+    problem = find_problem(name)
+    assert problem.input_kernel is not None
+    source = problem.input_kernel.read_text()
+    executor = gpu_executor(problem, tmp_path)
+    try:
+        first = run_judge(executor, source, f"{name} input kernel, cold")
+        began = time.monotonic()
+        again = run_judge(executor, source + "\n# again\n", f"{name} input kernel, warm")
+        seconds = time.monotonic() - began
+        assert executor._measuring is not None
+        print("    sets dropped:", executor._measuring._true.dropped)
+    finally:
+        executor.close()
+    assert first.verdict.correct, first.verdict.reason
+    assert again.verdict.correct, again.verdict.reason
+    assert first.measurement is not None
+    assert again.measurement is not None
+    assert first.measurement.source == "measured"
+    assert again.measurement.time_ms == pytest.approx(first.measurement.time_ms, rel=0.03)
+    assert any(check.stage is Stage.TRUE_SHAPES for check in first.verdict.checks)
+    assert seconds < 8
+
+
+@pytest.mark.parametrize("name", ["value", "one in a hundred", "in place", "nan"])
+def test_wrong_kernels_are_wrong(judge: Callable[[str], Judgement], name: str) -> None:
+    verdict = judge(WRONG[name][0]).verdict
+    assert verdict.outcome is Outcome.WRONG
+    assert WRONG[name][1].replace("(1%)", "(") in verdict.reason
+
+
+def test_wrong_at_the_true_shapes_only(judge: Callable[[str], Judgement]) -> None:
+    last_row = variant("mask = index < total", "mask = index < tl.minimum(total, 1023 * 4096)")
+    verdict = judge(last_row).verdict
+    assert (verdict.outcome, verdict.stage) == (Outcome.WRONG, Stage.TRUE_SHAPES)
+    assert "4096 of 4194304" in verdict.reason
+
+
+def test_specialised_kernel_is_correct_and_told_to_be(judge: Callable[[str], Judgement]) -> None:
+    source = variant(HOST, HOST + "    if x.shape[0] != 1024:\n        raise ValueError('odd')\n")
+    verdict = judge(source).verdict
+    assert verdict.correct, verdict.reason
+    assert [c.message for c in verdict.checks if not c.passed and "specialised" in c.message]
+
+
+HEAD = SCALE_KERNEL.split("@triton.jit")[0]
+OUTSIDE = variant("tl.store(y_ptr + index,", "tl.store(y_ptr + index.to(tl.int64) + (1 << 40),")
+HOSTILE = {
+    "segfault": (
+        "import ctypes\n"
+        + variant(HOST, HOST + "    if x.device.type == 'cuda':\n        ctypes.string_at(0)\n"),
+        Outcome.CRASHED,
+        "SIGSEGV",
+    ),
+    "corrupted context": (OUTSIDE, Outcome.CRASHED, "outside its tensors"),
+    "memory hog": (
+        variant(
+            HOST,
+            HOST + "    if x.device.type == 'cuda':\n"
+            "        hog = torch.empty(1 << 40, dtype=torch.uint8, device=x.device)\n",
+        ),
+        Outcome.CRASHED,
+        "OutOfMemoryError",
+    ),
+    "loops": (HEAD + FOREVER, Outcome.TIMEOUT, "within 5 s"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_lane_is_healthy_after(
+    judge: Callable[[str], Judgement], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_gpu, "GPU_CALL_S", 5.0)
+    source, outcome, reason = HOSTILE[name]
+    began = time.monotonic()
+    verdict = judge(source).verdict
+    seconds = time.monotonic() - began
+    assert verdict.outcome is outcome
+    assert reason in verdict.reason
+    assert seconds < 25
+    assert judge(SCALE_KERNEL).verdict.correct
+
+
+def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:
+    problem = find_problem("43")
+    assert problem.input_kernel is not None
+    source = problem.input_kernel.read_text()
+    executor = gpu_executor(problem, tmp_path)
+    subjects = [
+        Subject(name="eager", kind="eager"),
+        Subject(name="compile", kind="compile"),
+        Subject(name="input", source=source),
+        Subject(name="twin", source=source),
+        Subject(name="wrong", source=source.replace("best.to(", "(best * 1.5).to(")),
+    ]
+    try:
+        began = time.monotonic()
+        comparison = executor.run(CompareJob(subjects=subjects))
+        print(f"\ncompared in {time.monotonic() - began:.1f} s")
+        for name, time_ in comparison.measurements.items():
+            print(f"    {name}: {time_} ({time_.p20_ms:.4f} to {time_.p80_ms:.4f}, {time_.count})")
+        print("    failed:", comparison.failed)
+        began = time.monotonic()
+        profile = executor.run(ProfileJob(subject=subjects[2]))
+        print(f"profiled in {time.monotonic() - began:.1f} s: {profile.source}, {profile.note}")
+        for launch in profile.launches:
+            print(f"    {launch.name} triton={launch.triton} {launch.duration_us} us")
+    finally:
+        executor.close()
+    assert set(comparison.measurements) == {"eager", "compile", "input", "twin"}
+    assert "elements wrong" in comparison.failed["wrong"]
+    one, other = (comparison.measurements[name].time_ms for name in ("input", "twin"))
+    assert one == pytest.approx(other, rel=0.02)
+    assert len({m.visit for m in comparison.measurements.values()}) == 1

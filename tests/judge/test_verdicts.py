@@ -1,0 +1,297 @@
+"""What the judge says, without a GPU, of right, wrong and hostile kernels."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from beamsearch.executor.jobs import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
+from beamsearch.executor.local import LocalExecutor
+from beamsearch.errors import BeamsearchError, ProblemError
+from beamsearch.judge import verify
+from beamsearch.problem import find_problem
+from beamsearch.records.verdict import Outcome, Stage
+from profiling.gpus import find_gpu
+from tests.judge.conftest import SCALE_KERNEL, write_problem
+
+Judge = Callable[[str], Judgement]
+HOST = "    y = torch.empty_like(x)\n"
+
+
+def variant(before: str, after: str, source: str = SCALE_KERNEL) -> str:
+    assert before in source
+    return source.replace(before, after)
+
+
+def test_right_kernel_is_correct_with_a_modelled_time_and_says_what_was_not_checked(
+    judge: Judge, executor: LocalExecutor
+) -> None:
+    first, second = judge(SCALE_KERNEL), judge(SCALE_KERNEL)
+    assert first.verdict.correct
+    assert first == second
+    assert first.measurement is not None
+    assert first.measurement.source == "modelled"
+    assert {c.stage for c in first.verdict.checks} >= {Stage.LOAD, Stage.COMPILE, Stage.SMOKE}
+    assert "no GPU" in first.verdict.not_checked[0]
+    assert first.verdict.code_fingerprint
+    began = time.monotonic()
+    profile = executor.run(ProfileJob(subject=Subject(name="again", source=SCALE_KERNEL)))
+    assert time.monotonic() - began < 0.1  # the judge's own compilation and trace
+    assert profile.modelled_ms == first.measurement.time_ms
+
+
+WRONG = {
+    "mask": (variant("mask = index < total", "mask = index < total - columns"), "never written"),
+    "value": (variant("2 * x + bias", "2 * x"), "elements wrong"),
+    "one in a hundred": (
+        variant("(2 * x + bias)", "tl.where(index % 100 == 0, x, 2 * x + bias)"),
+        "(1%)",
+    ),
+    "shape": (variant("    return y\n", "    return y[:-1]\n"), "output has shape"),
+    "dtype": (variant("    return y\n", "    return y.float()\n"), "float32 instead of bfloat16"),
+    "nothing": (variant("    return y\n", "    return None\n"), "NoneType"),
+    "in place": (variant(HOST, "    y = x\n"), "changed its inputs"),
+    "alias": (variant("    return y\n", "    return x\n"), "memory of an input"),
+    "writes a parameter": (variant(HOST, HOST + "    bias.add_(1)\n"), "changed its inputs"),
+    "zeros": (variant("    return y\n", "    return torch.zeros_like(x)\n"), "elements wrong"),
+    "constant": (variant("    return y\n", "    return torch.full_like(x, 1.5)\n"), "wrong"),
+    "nan": (variant("    return y\n", "    y[0, 0] = float('nan')\n    return y\n"), "NaN"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_kernels_are_wrong_with_a_reason_to_act_on(judge: Judge, name: str) -> None:
+    source, reason = WRONG[name]
+    verdict = judge(source).verdict
+    assert (verdict.outcome, verdict.stage) == (Outcome.WRONG, Stage.SMOKE), verdict.reason
+    assert reason in verdict.reason
+    assert "/" not in verdict.reason.replace("n/a", "")
+
+
+BROKEN = {
+    "syntax": ("def kernel_function(x:\n", Outcome.INVALID, Stage.POLICY, "does not parse"),
+    "no entry": ("x = 1\n", Outcome.INVALID, Stage.POLICY, "kernel_function"),
+    "import": ("import nowhere\n" + SCALE_KERNEL, Outcome.INVALID, Stage.LOAD, "nowhere"),
+    "judge's code": (
+        "import beamsearch.judge.compare\n" + SCALE_KERNEL,
+        Outcome.DISALLOWED,
+        Stage.POLICY,
+        "line 1",
+    ),
+    "unbindable": (
+        variant("def kernel_function(x, bias)", "def kernel_function(x, bias, gamma)"),
+        Outcome.INVALID,
+        Stage.LOAD,
+        "`gamma`",
+    ),
+    "does not compile": (
+        variant("y_ptr.dtype.element_ty", "tl.no_such_type"),
+        Outcome.COMPILE_ERROR,
+        Stage.COMPILE,
+        "no_such_type",
+    ),
+    "raises": (
+        variant(HOST, HOST + "    if x.shape[0] < 1024:\n        raise ValueError('odd')\n"),
+        Outcome.CRASHED,
+        Stage.SMOKE,
+        "odd",
+    ),
+    "segfault": (
+        "import ctypes\n"
+        + variant(HOST, HOST + "    if x.device.type == 'cpu':\n        ctypes.string_at(0)\n"),
+        Outcome.CRASHED,
+        Stage.SMOKE,
+        "SIGSEGV",
+    ),
+    "exits": (
+        "import os\n" + variant(HOST, HOST + "    os._exit(0)\n"),
+        Outcome.CRASHED,
+        Stage.COMPILE,
+        "exit code 0",
+    ),
+    "memory hog": (
+        variant(HOST, HOST + "    hog = [bytearray(1 << 28) for _ in range(64)]\n"),
+        Outcome.COMPILE_ERROR,
+        Stage.COMPILE,
+        "MemoryError",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_kernels_get_a_verdict_and_the_next_candidate_is_fine(
+    judge: Judge, name: str
+) -> None:
+    source, outcome, stage, reason = BROKEN[name]
+    verdict = judge(source).verdict
+    assert (verdict.outcome, verdict.stage) == (outcome, stage), verdict.reason
+    assert reason in verdict.reason
+    if name in ("segfault", "exits", "memory hog"):
+        assert judge(SCALE_KERNEL).verdict.correct
+
+
+def test_endless_kernel_ends_at_its_deadline_with_all_it_started(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(verify, "COMPILE_S", 3.0)
+    mark = tmp_path / "pids"
+    endless = variant(
+        HOST,
+        HOST
+        + f"""
+    import os, subprocess, sys
+    loop = [sys.executable, '-c', 'while True: pass']
+    for own_session in (False, True):
+        child = subprocess.Popen(loop, start_new_session=own_session)
+        open({str(mark)!r}, 'a').write(f'{{child.pid}} ')
+    print('flood ' * 1000, flush=True)
+    while True: pass
+""",
+    )
+    began = time.monotonic()
+    verdict = judge(endless).verdict
+    assert verdict.outcome is Outcome.TIMEOUT
+    assert "within 3 s" in verdict.reason
+    assert time.monotonic() - began < 8
+    assert verdict.output.endswith("flood")
+    assert len(verdict.output) <= 4000
+    for pid in mark.read_text().split():
+        assert not Path(f"/proc/{pid}").exists()
+    assert judge(SCALE_KERNEL).verdict.correct
+
+
+def test_candidates_see_no_secrets_and_a_folder_of_their_own(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peek = variant(
+        HOST,
+        HOST + "    import os, tempfile\n"
+        "    print(sorted(os.environ))\n"
+        "    print(os.getcwd() == tempfile.gettempdir(), os.listdir('.'))\n",
+    )
+    output = judge(peek).verdict.output
+    assert "PATH" in output
+    for word in ("KEY", "TOKEN", "SECRET"):
+        assert word not in output
+    assert "True ['output.txt']" in output
+
+
+def test_slots_work_side_by_side(executor: LocalExecutor) -> None:
+    sources = [SCALE_KERNEL + f"\n# {n}" for n in range(3)] + [WRONG["value"][0]]
+    found: dict[int, Judgement] = {}
+
+    def work(number: int) -> None:
+        subject = Subject(name=str(number), source=sources[number])
+        found[number] = executor.run(JudgeJob(subject=subject))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(len(sources))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[n].verdict.correct for n in range(4)] == [True, True, True, False]
+
+
+def test_problem_whose_outputs_hide_in_their_rounding_uses_other_inputs(tmp_path: Path) -> None:
+    """04's own inputs at its true size: every output is 262144 in bfloat16, whatever is computed."""
+    problem = write_problem(
+        tmp_path,
+        "import torch\nDTYPE = torch.bfloat16\nM = 3\nK = 4096\n"
+        "class Model(torch.nn.Module):\n    def forward(self, A, B):\n        return A @ B + 1e6\n"
+        "def get_inputs():\n    return [torch.rand(M, K), torch.rand(K, 1)]\n"
+        "def get_init_inputs():\n    return []\n",
+        "hidden",
+    )
+    kernel = "def kernel_function(A, B):\n    return A @ B + 1e6\n"
+    executor = LocalExecutor(
+        problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path / "scratch", seed=0
+    )
+    try:
+        with pytest.raises(ProblemError, match="cannot tell right from wrong"):
+            executor.run(JudgeJob(subject=Subject(name="a", source=kernel)))
+    finally:
+        executor.close()
+
+
+def test_comparison_without_a_gpu_says_what_it_needs(executor: LocalExecutor) -> None:
+    with pytest.raises(BeamsearchError, match="NVIDIA GPU"):
+        executor.run(CompareJob(subjects=[Subject(name="eager", kind="eager")]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["04", "36", "43", "77", "82"])
+def test_input_kernels_are_correct(name: str, tmp_path: Path) -> None:
+    problem = find_problem(name)
+    assert problem.input_kernel is not None
+    executor = LocalExecutor(problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=0)
+    try:
+        source = problem.input_kernel.read_text()
+        judgement = executor.run(JudgeJob(subject=Subject(name="input", source=source)))
+    finally:
+        executor.close()
+    assert judgement.verdict.correct, judgement.verdict.reason
+    assert judgement.measurement is not None
+
+
+def test_servers_die_with_a_judge_that_is_killed(scale_problem, tmp_path: Path) -> None:
+    import signal
+    import subprocess
+    import sys
+
+    script = f"""
+import os, sys
+from pathlib import Path
+from beamsearch.executor.local import LocalExecutor
+from beamsearch.executor.jobs import JudgeJob, Subject
+from beamsearch.problem import read_problem
+from profiling.gpus import find_gpu
+executor = LocalExecutor(read_problem(Path({str(scale_problem.path)!r})), gpu=find_gpu("h200"),
+    device=None, scratch=Path({str(tmp_path)!r}), seed=0)
+sleeper = '''
+import time
+print("asleep")
+time.sleep(600)
+def kernel_function(x):
+    return x
+'''
+print(executor._servers._process.pid, flush=True)
+executor.run(JudgeJob(subject=Subject(name="a", source=sleeper)))
+"""
+    judge = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=os.getcwd()
+    )
+    assert judge.stdout is not None
+    server = int(judge.stdout.readline())
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(session(server)) < 3:
+        time.sleep(0.1)
+    family = session(server)
+    assert len(family) == 3  # two servers, one candidate
+    judge.send_signal(signal.SIGKILL)
+    judge.wait()
+    while time.monotonic() < deadline and any(alive(pid) for pid in family):
+        time.sleep(0.1)
+    assert not [pid for pid in family if alive(pid)]
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def session(pid: int) -> list[int]:
+    """A process and its descendants."""
+    found = [pid]
+    for number in found:
+        path = Path(f"/proc/{number}/task/{number}/children")
+        if path.exists():
+            found.extend(int(child) for child in path.read_text().split())
+    return found
