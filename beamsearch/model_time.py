@@ -28,6 +28,7 @@ from profiling.occupancy import blocks_per_sm
 from profiling.profile import CodeAccess, CodeRegion, Launch, Profile, Record
 from profiling.traffic import AccessTrace, LaunchTrace, LineAccess, launch_traffic
 
+LEVELS = ("dram", "l2", "l1")
 COST_CLASSES: dict[str, str] = {
     "integer": "integer",
     "uniform": "uniform",
@@ -104,12 +105,13 @@ def estimate(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> Profile:
     for launch, seen in _pairs(profile.launches, trace):
         if seen is not None:
             resident = _resident(launch, gpu)
-            for level, size in launch_traffic(seen, gpu, resident, launch.shared_bytes or 0).items():
-                traffic[level] += size
+            moved = launch_traffic(seen, gpu, resident, launch.shared_bytes or 0)
+            for level in LEVELS:
+                traffic[level] += moved[level]
     return profile.model_copy(
         update={
             "modelled_ms": sum(launch_ms(work, gpu) for work in works) or None,
-            "traffic": {level: traffic[level] for level in ("dram", "l2", "l1") if level in traffic},
+            "traffic": dict(traffic),
         }
     )
 
@@ -182,6 +184,9 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
         traffic = launch_traffic(trace, gpu, resident, launch.shared_bytes or 0)
         asked = max(traffic["l1"], 1.0)
         near_dram, near_l2 = traffic["dram_read"] / asked, traffic["l2"] / asked
+    past = _past_l1(launch, trace)
+    l2_bytes = traffic["l2"] + past * max(traffic["l1"] - traffic["l2"], 0.0)
+    near_l2 += past * max(1.0 - near_l2, 0.0)
     batches = dram_batches = l2_batches = 0.0
     for region, count in zip(launch.regions, turns, strict=True):
         loads = sum(a.count for a in region.accesses if a.kind != "store")
@@ -200,7 +205,7 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
         warps=warps,
         resident=resident,
         dram_bytes=traffic["dram"],
-        l2_bytes=traffic["l2"],
+        l2_bytes=l2_bytes,
         l1_lines=lines * blocks,
         instructions=dict(sorted(instructions.items())),
         batches=batches,
@@ -222,27 +227,21 @@ def region_turns(
     turns = [1.0] * len(regions)
     if trace is None:
         return turns
-    sizes = _element_bytes(trace)
+    asked = _elements(trace, threads)
     moved: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for index, region in enumerate(regions):
         for access in region.accesses:
             known = (access.line, access.kind)
-            if known in sizes:
-                elements = max(1.0, access.bits / 8 / sizes[known]) * threads * access.count
-                moved[known][index > 0] += elements
-    asked = {(line.line, str(line.kind)): line.elements for line in trace.lines}
-    for index, region in enumerate(regions):
-        if index == 0:
-            continue
-        votes = []
+            if known in asked:
+                vector = max(1.0, access.bits / 8 / asked[known][1])
+                moved[known][index > 0] += vector * threads * access.count
+    for index, region in enumerate(regions[1:], start=1):
+        votes: list[tuple[float, int]] = []
         for access in region.accesses:
             known = (access.line, access.kind)
             if known in asked:
                 outside, inside = moved[known]
-                elements = asked[known]
-                if elements < threads:  # fewer elements than threads: all threads move them
-                    elements = _runs(trace, known) * threads
-                votes.append((max(elements - outside, 0.0) / inside, access.count))
+                votes.append((max(asked[known][0] - outside, 0.0) / inside, access.count))
         if votes:
             turns[index] = sum(vote * n for vote, n in votes) / sum(n for _, n in votes)
         else:
@@ -251,12 +250,24 @@ def region_turns(
     return turns
 
 
-def _runs(trace: LaunchTrace, known: tuple[int, str]) -> float:
-    return sum(line.executions for line in trace.lines if (line.line, str(line.kind)) == known)
+def _elements(trace: LaunchTrace, threads: int) -> dict[tuple[int, str], tuple[float, int]]:
+    """(line, kind) -> elements its threads move in a program, and bytes of one.
+
+    Where a block has fewer elements than threads, every thread moves one all the same.
+    """
+    return {
+        (line.line, line.kind): (max(line.elements, line.executions * threads), line.element_bytes)
+        for line in trace.lines
+    }
 
 
-def _element_bytes(trace: LaunchTrace) -> dict[tuple[int, str], int]:
-    return {(line.line, str(line.kind)): line.element_bytes for line in trace.lines}
+def _past_l1(launch: Launch, trace: LaunchTrace | None) -> float:
+    """Share (0..1) of the bytes asked for by loads that go past the L1."""
+    if trace is None:
+        return 0.0
+    lines = {a.line for r in launch.regions for a in r.accesses if a.past_l1 and a.kind == "load"}
+    asked = [(line.line in lines, line.elements * line.element_bytes) for line in trace.lines]
+    return sum(n for past, n in asked if past) / max(sum(n for _, n in asked), 1.0)
 
 
 def _lines_per_request(access: CodeAccess, trace: LaunchTrace | None) -> float:
@@ -288,9 +299,7 @@ def _find_line(access: CodeAccess, trace: LaunchTrace | None) -> LineAccess | No
 
 
 def _resident(launch: Launch, gpu: Gpu) -> int:
-    blocks, _ = blocks_per_sm(
-        gpu, launch.threads, launch.registers or 32, launch.shared_bytes or 0
-    )
+    blocks, _ = blocks_per_sm(gpu, launch.threads, launch.registers or 32, launch.shared_bytes or 0)
     return max(blocks, 1)
 
 
@@ -303,7 +312,7 @@ def _pairs(
     for launch in launches:
         same = [t for t in left if t.name == launch.name and t.grid == launch.grid and t.lines]
         exact = [t for t in same if t.config == launch.config]
-        chosen = (exact or same or [None])[0]
+        chosen = next(iter(exact or same), None)
         if chosen is not None:
             left.remove(chosen)
         pairs.append((launch, chosen))

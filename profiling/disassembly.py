@@ -15,6 +15,7 @@ from profiling.errors import ProfilingError
 from profiling.profile import CodeAccess, CodeRegion
 from profiling.sass import access_bits, instruction_class, operation
 
+AccessKind = Literal["load", "store", "atomic"]
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 _LABEL = re.compile(r"^\s*(\.L_x_\d+|\$\S+):")
 _LINE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
@@ -141,31 +142,30 @@ def regions_of(instructions: list[Instruction], loops: list[tuple[int, int]]) ->
             owner[index] = len(parents) - 1
     mixes: list[Counter[str]] = [Counter() for _ in parents]
     lines: list[Counter[int]] = [Counter() for _ in parents]
-    accesses: list[Counter[tuple[int, Literal["load", "store", "atomic"], int]]] = [
-        Counter() for _ in parents
-    ]
+    accesses: list[Counter[tuple[int, AccessKind, int, bool]]] = [Counter() for _ in parents]
     for region, instruction in zip(owner, instructions, strict=True):
         kind = instruction_class(instruction.text)
         mixes[region][kind] += 1
         lines[region][instruction.line or 0] += 1
         access = _access(instruction.text, kind)
         if access:
-            accesses[region][(instruction.line or 0, *access)] += 1
+            past_l1 = "STRONG" in operation(instruction.text)
+            accesses[region][(instruction.line or 0, *access, past_l1)] += 1
     return [
         CodeRegion(
             parent=parents[index],
             mix=dict(sorted(mixes[index].items())),
             lines=dict(sorted(lines[index].items())),
             accesses=[
-                CodeAccess(line=line, kind=kind, bits=bits, count=count)
-                for (line, kind, bits), count in sorted(accesses[index].items())
+                CodeAccess(line=line, kind=kind, bits=bits, count=count, past_l1=past_l1)
+                for (line, kind, bits, past_l1), count in sorted(accesses[index].items())
             ],
         )
         for index in range(len(parents))
     ]
 
 
-def _access(text: str, kind: str) -> tuple[Literal["load", "store", "atomic"], int] | None:
+def _access(text: str, kind: str) -> tuple[AccessKind, int] | None:
     """What a global memory instruction does and the bits a thread moves with it."""
     if kind == "atomic":
         return "atomic", 32

@@ -62,6 +62,8 @@ class CodeAccess(Record):
     """Dimension of the block along which the lanes of a warp follow each other."""
     lane_elements: int | None = None
     """Neighbouring elements one lane owns along it; 0: all lanes the same; none: not known."""
+    past_l1: bool = False
+    """Whether it goes past the L1 to the L2 (`.cg`, volatile)."""
 
 
 class CodeRegion(Record):

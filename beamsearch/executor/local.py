@@ -85,3 +85,5 @@ class LocalExecutor:
     def close(self) -> None:
         """End every process this executor started."""
         self._servers.close()
+        if self._measuring is not None:
+            self._measuring.close()

@@ -220,6 +220,20 @@ class InputSets:
             self._result_buffers[key] = self._memory.allocate(size)
         return self._result_buffers[key]
 
+    def close(self) -> None:
+        """Give back the shared memory and the oracles; no candidate may be alive."""
+        import torch
+
+        with self._lock:
+            for inputs in self._sets or []:
+                for buffer in inputs.shared.inputs if inputs.shared else []:
+                    buffer.close()
+            for buffer in self._result_buffers.values():
+                buffer.close()
+            self._sets, self._result_buffers = None, {}
+        if self._device != "cpu":
+            torch.cuda.empty_cache()
+
     def _close(self, handout: Handout) -> None:
         for buffer in (*handout.inputs, *handout.results):
             buffer.close()

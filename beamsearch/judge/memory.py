@@ -44,22 +44,28 @@ class SharedMemory:
             data = torch.empty(size, dtype=torch.uint8, device=self.device)
         storage: Any = data.untyped_storage()
         # Shared once: every child maps the same handle, and the judge keeps the memory.
+        parts = storage._share_cuda_()
         handle = [
             {"b64": base64.b64encode(part).decode()} if isinstance(part, bytes) else part
-            for part in storage._share_cuda_()
+            for part in parts
         ]
-        return Buffer(storage, {"cuda": handle}, None)
+        return Buffer(storage, {"cuda": handle}, counter=(parts[4], parts[5]))
 
 
 class Buffer:
     """One piece of shared memory. `place` tells another process how to map it."""
 
     def __init__(
-        self, storage: torch.UntypedStorage, place: dict[str, Any], path: Path | None
+        self,
+        storage: torch.UntypedStorage,
+        place: dict[str, Any],
+        path: Path | None = None,
+        counter: tuple[bytes, int] | None = None,
     ) -> None:
         self.storage = storage
         self.place = place
         self._path = path
+        self._counter = counter
 
     @property
     def size(self) -> int:
@@ -109,6 +115,15 @@ class Buffer:
         return int(total.item())
 
     def close(self) -> None:
-        """Remove the file, where there is one."""
+        """Give the memory back; nobody may have it mapped any more."""
+        import torch
+
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+        elif self._counter is not None:
+            # Children are killed and count nothing down: torch would keep the memory for them.
+            device = self.storage.device
+            storages: Any = torch.UntypedStorage
+            storages._release_ipc_counter(*self._counter, device=device)
+            self._counter = None
+        self.storage = torch.empty(0).untyped_storage()

@@ -118,7 +118,7 @@ class MeasuringJudge:
         """
         arguments = meta_arguments(self._problem)
         gpu = self._gpu.model_dump(mode="json")
-        with self._compilers, self._servers.fork("normal") as process:
+        with self._compilers, self._servers.fork("normal", limit_memory=False) as process:
             try:
                 load(process, path)
                 log.passed(Stage.LOAD, "import")
@@ -200,6 +200,13 @@ class MeasuringJudge:
             measurements={name: self._measurement(value) for name, value in times.items()},
             failed=failed,
         )
+
+    def close(self) -> None:
+        """Give the GPU's memory back; the fork servers must have ended."""
+        with self._lane.held():
+            for sets in (self._smoke, self._true):
+                if sets is not None:
+                    sets.close()
 
     def profile(self, subject: Subject) -> Profile:
         """Nsight Compute's profile; the compiler's, with a note, where there can be none.

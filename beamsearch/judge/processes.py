@@ -65,7 +65,9 @@ def scrubbed_environment() -> dict[str, str]:
     package_root = str(Path(__file__).resolve().parents[2])
     kept["PYTHONPATH"] = os.pathsep.join([package_root, *filter(None, [kept.get("PYTHONPATH")])])
     # One process has one core's worth of work; threads of several would only fight.
-    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    # Asking whether there is a GPU must not initialise CUDA in a process that is forked later.
+    return kept | threads | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 class ForkServers:

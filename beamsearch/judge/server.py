@@ -59,8 +59,7 @@ def main(normal_fd: int, interpreter_fd: int) -> None:
 def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
     """Fork and end children on request. `keep`: children of this process that are no candidates."""
     for name in PRELOADED_PER_MODE:
-        with suppress(ModuleNotFoundError):
-            importlib.import_module(name)
+        importlib.import_module(name)
     if os.environ.get("TRITON_INTERPRET"):
         from beamsearch.judge.interpreter import prepare_interpreter
 

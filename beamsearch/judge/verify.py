@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
+
 from beamsearch.errors import KernelError
 from beamsearch.judge.compare import compare
 from beamsearch.judge.inputs import Expected, Handout, InputSet, InputSets
@@ -22,6 +24,7 @@ from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from profiling.profile import Profile
 
 Answer = TypeVar("Answer")
+Parsed = TypeVar("Parsed", bound=BaseModel)
 
 LOAD_S = 30.0
 """Seconds a kernel may take to import."""
@@ -173,11 +176,20 @@ def compile_call(
         what,
         lambda: process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu),
     )
-    profile = Profile.model_validate(answer["profile"])
+    profile = parsed(Profile, answer.get("profile"), Stage.COMPILE)
     log.code_fingerprint = fingerprint_of(profile)
     launches = len(profile.launches)
     log.passed(Stage.COMPILE, "true shapes", f"{launches} launch{'es' * (launches != 1)}")
     return profile
+
+
+def parsed(model: type[Parsed], told: object, stage: Stage) -> Parsed:
+    """A record as a candidate's process told it. Raises Rejected where it is none."""
+    try:
+        return model.model_validate(told)
+    except ValidationError as error:
+        reason = f"its process answered with no {model.__name__}: {one_line(str(error))}"
+        raise Rejected(Outcome.CRASHED, stage, reason) from error
 
 
 def fingerprint_of(profile: Profile) -> str | None:
@@ -259,9 +271,10 @@ def check_result(
             raise wrong(difference.explain(result, expected.oracle))
 
 
-def misfit(told: dict[str, Any], expected: Expected) -> str | None:
+def misfit(told: Any, expected: Expected) -> str | None:
     """What of an output is not as expected, its values aside, or none."""
-    if told.get("type") != "tensor":
+    if not isinstance(told, dict) or told.get("type") != "tensor":
+        told = told if isinstance(told, dict) else {}
         return f"returned a {told.get('type')} where a tensor is expected"
     shape, dtype = list(expected.oracle.shape), str(expected.dtype).removeprefix("torch.")
     if told.get("shape") != shape:

@@ -22,6 +22,7 @@ from beamsearch.judge.verify import (
     compile_call,
     guarded,
     load,
+    parsed,
     run_sets,
 )
 from beamsearch.problem import Problem, shrink
@@ -103,15 +104,11 @@ class ModellingJudge:
             try:
                 load(process, path)
                 run_sets(process, sets, sets.get(own=1, normal=1), Stage.SMOKE, log, INTERPRET_S)
-                traced = None
-                import importlib.util  # TEMPORARY until profiling.access is there
-
-                if importlib.util.find_spec("profiling.access"):
-                    traced = guarded(
-                        Stage.COMPILE,
-                        "following its memory accesses",
-                        lambda: process.ask("trace", COMPILE_S, arguments=arguments, gpu=gpu),
-                    )
+                traced = guarded(
+                    Stage.COMPILE,
+                    "following its memory accesses",
+                    lambda: process.ask("trace", COMPILE_S, arguments=arguments, gpu=gpu),
+                )
             finally:
                 process.end()
                 log.output.append(process.output)
@@ -120,10 +117,7 @@ class ModellingJudge:
             "shapes in Triton's interpreter"
         )
         log.not_checked.append("time: modelled, not measured")
-        if traced is not None and importlib.util.find_spec("beamsearch.model_time"):
-            profile = model_time(profile, traced["trace"], self._gpu)
-        else:
-            profile = profile.model_copy(update={"modelled_ms": 1.0 + len(source) / 1000})
+        profile = model_time(profile, traced.get("trace"), self._gpu)
         with self._lock:
             self._profiles[source_key(source)] = profile
         return profile
@@ -150,10 +144,9 @@ class ModellingJudge:
             return self._arguments
 
 
-def model_time(profile: Profile, trace: dict[str, Any], gpu: Gpu) -> Profile:
+def model_time(profile: Profile, trace: object, gpu: Gpu) -> Profile:
     """The profile with the time that the analytic model gives it."""
     from beamsearch.model_time import estimate
     from profiling.access import AccessTrace
 
-    timed: Profile = estimate(profile, AccessTrace.model_validate(trace), gpu)
-    return timed
+    return estimate(profile, parsed(AccessTrace, trace, Stage.COMPILE), gpu)

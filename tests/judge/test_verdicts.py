@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from beamsearch.errors import BeamsearchError, ProblemError
 from beamsearch.executor.jobs import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.errors import BeamsearchError, ProblemError
 from beamsearch.judge import verify
 from beamsearch.problem import find_problem
 from beamsearch.records.verdict import Outcome, Stage
@@ -198,7 +197,7 @@ def test_slots_work_side_by_side(executor: LocalExecutor) -> None:
 
 
 def test_problem_whose_outputs_hide_in_their_rounding_uses_other_inputs(tmp_path: Path) -> None:
-    """04's own inputs at its true size: every output is 262144 in bfloat16, whatever is computed."""
+    """Every output is a million in bfloat16, whatever is computed, on normal inputs too."""
     problem = write_problem(
         tmp_path,
         "import torch\nDTYPE = torch.bfloat16\nM = 3\nK = 4096\n"
@@ -263,7 +262,7 @@ print(executor._servers._process.pid, flush=True)
 executor.run(JudgeJob(subject=Subject(name="a", source=sleeper)))
 """
     judge = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=os.getcwd()
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
     )
     assert judge.stdout is not None
     server = int(judge.stdout.readline())

@@ -1,0 +1,247 @@
+"""What interpreted programs touch: accesses by line, repeated reads, turns of loops."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from profiling.traffic import SECTOR, AccessKind
+
+PROGRAM_WORK = 6_000
+"""Work after which one program is stopped."""
+OUTER_ITERATIONS = 32
+"""A loop up to this long is run in full where no loop is around it; a longer one is sampled."""
+INNER_ITERATIONS = 9
+"""The same inside another loop; a kernel's window of 3 x 3 is run in full."""
+SAMPLED_ITERATIONS = (8, 4)
+"""Iterations run of a longer loop, outer and inner: its beginning, and its last."""
+PATTERN_ELEMENTS = 2048
+"""Elements of one access whose lanes are laid out to count sectors."""
+LANE_ELEMENTS = (1, 2, 4, 8, 16)
+
+
+class Enough(Exception):
+    """A program did more than can be interpreted."""
+
+
+@dataclass
+class Line:
+    """Sums over the sampled programs for one access of one source line."""
+
+    element_bytes: int
+    rank: int
+    executions: float = 0.0
+    elements: float = 0.0
+    active: float = 0.0
+    events: int = 0
+    patterns: dict[tuple[int, int, int], list[float]] = field(default_factory=dict)
+    """(fastest, lane elements, vector) -> requests, sectors, lines."""
+
+
+@dataclass
+class Program:
+    """What one program touched: sectors in order of number, weight and last touch of each."""
+
+    weight: float
+    sectors: Any
+    weights: Any
+    touched: Any
+    written: Any
+    written_weights: Any
+    total: float = 0.0
+    """Bytes touched so far, repeated ones too."""
+    reuse: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+
+
+class Tracer:
+    """Collects what the programs of one launch do."""
+
+    def __init__(self, storages: Storages) -> None:
+        self.storages = storages
+        self.lines: dict[tuple[int, AccessKind], Line] = {}
+        self.turns: dict[int, float] = defaultdict(float)
+        """Line of a loop -> turns, summed over the sampled programs."""
+        self.depth = 0
+        self.scale = 1.0
+        """Product of the loops' weights: iterations that the current one stands for."""
+        self.work = 0.0
+        self.program_limit = 0.0
+        self.file = ""
+        self.starts: dict[int, int] = {}
+        self.program = self.begin(1.0)
+
+    def begin(self, weight: float) -> Program:
+        """Start a program that stands for `weight` of the grid."""
+        import numpy as np
+
+        none, number = np.zeros(0), np.zeros(0, dtype=np.int64)
+        self.program = Program(weight, number, none, none, number, none)
+        self.program_limit = self.work + PROGRAM_WORK
+        self.depth = 0
+        self.scale = 1.0
+        return self.program
+
+    def spend(self, work: float) -> None:
+        """Count work; raises Enough where a program did too much."""
+        self.work += work
+        if self.work > self.program_limit:
+            raise Enough
+
+    def current_line(self) -> int:
+        """The source line of the kernel's file that is being interpreted."""
+        frame: Any = sys._getframe(2)
+        while frame is not None and frame.f_code.co_filename != self.file:
+            frame = frame.f_back
+        line: int = frame.f_lineno if frame is not None else 0
+        return self.starts.get(line, line)
+
+    def range(self, *bounds: Any) -> Iterator[int]:
+        """Stands in for `range` in a kernel: a long loop runs its beginning and its last turn."""
+        turns = range(*(bound.__index__() for bound in bounds))
+        inner = self.depth > 0
+        count = len(turns)
+        keep = SAMPLED_ITERATIONS[inner]
+        if count <= (INNER_ITERATIONS if inner else OUTER_ITERATIONS):
+            chosen = [(index, 1.0) for index in range(count)]
+        else:
+            middle = (count - 2) / (keep - 2)
+            chosen = [(0, 1.0), *((i, middle) for i in range(1, keep - 1)), (count - 1, 1.0)]
+        outside = self.scale
+        self.turns[self.current_line()] += outside * self.program.weight * count
+        self.depth += 1
+        try:
+            for index, weight in chosen:
+                self.scale = outside * weight
+                yield turns[index]
+        finally:
+            self.scale = outside
+            self.depth = max(self.depth - 1, 0)
+
+    def access(self, kind: AccessKind, pointers: Any, mask: Any, element_bytes: int) -> None:
+        """Record one access of a block of pointers."""
+        import numpy as np
+
+        addresses = np.asarray(pointers)
+        allowed = np.broadcast_to(np.asarray(mask, dtype=bool), addresses.shape)
+        self.spend(1 + addresses.size / 4000)
+        line = self.lines.setdefault(
+            (self.current_line(), kind), Line(element_bytes, max(addresses.ndim, 1))
+        )
+        weight = self.scale * self.program.weight
+        line.executions += weight
+        line.elements += weight * addresses.size
+        line.active += weight * int(allowed.sum())
+        line.events += 1
+        if line.events <= 40 or line.events % 7 == 0:
+            self.spend(2.0)
+            self._lay_out(line, addresses, allowed, weight)
+        sectors = np.unique(addresses[allowed].astype(np.int64) // SECTOR)
+        if kind == "load":
+            self._read(sectors)
+        else:
+            self._write(sectors)
+
+    def _lay_out(self, line: Line, addresses: Any, allowed: Any, weight: float) -> None:
+        """Count sectors for every way lanes may be laid over the elements."""
+        import numpy as np
+
+        for fastest in range(addresses.ndim) if addresses.ndim else (0,):
+            if addresses.ndim > 1 and addresses.shape[fastest] == 1:
+                continue
+            flat, open_ = (
+                (np.moveaxis(a, fastest, -1) if a.ndim else a).reshape(-1)[:PATTERN_ELEMENTS]
+                for a in (addresses, allowed)
+            )
+            numbers = np.where(open_, flat.astype(np.int64) // SECTOR, -1)
+            for owned in LANE_ELEMENTS:
+                if owned > 1 and owned * 32 > 2 * len(numbers):
+                    break
+                warp = 32 * owned
+                padded = np.full(-(-len(numbers) // warp) * warp, -1, dtype=np.int64)
+                padded[: len(numbers)] = numbers
+                for vector in LANE_ELEMENTS:
+                    if vector > owned or vector * line.element_bytes > 16:
+                        break
+                    split = padded.reshape(-1, 32, owned // vector, vector)
+                    requests = split.transpose(0, 2, 1, 3).reshape(-1, 32 * vector)
+                    known = line.patterns.setdefault((fastest, owned, vector), [0.0, 0.0, 0.0])
+                    known[0] += weight * len(requests)
+                    known[1] += weight * _distinct(requests)
+                    known[2] += weight * _distinct(np.where(requests < 0, -1, requests // 4))
+
+    def _read(self, sectors: Any) -> None:
+        """Tell first touches from repeated ones, and how far back those lie."""
+        import numpy as np
+
+        program = self.program
+        at = np.searchsorted(program.sectors, sectors)
+        known = np.zeros(len(sectors), dtype=bool)
+        inside = at < len(program.sectors)
+        known[inside] = program.sectors[at[inside]] == sectors[inside]
+        again = at[known]
+        unique = float(program.weights.sum()) * SECTOR
+        for power, times in zip(
+            *np.unique(
+                np.ceil(np.log2(np.maximum(program.total - program.touched[again], SECTOR))),
+                return_counts=True,
+            ),
+            strict=True,
+        ):
+            bucket = int(min(power, math.ceil(math.log2(max(unique, SECTOR)))))
+            program.reuse[bucket] += float(times) * self.scale * SECTOR
+        program.total += len(sectors) * self.scale * SECTOR
+        program.touched[again] = program.total
+        fresh = sectors[~known]
+        if len(fresh):
+            places = at[~known]
+            program.sectors = np.insert(program.sectors, places, fresh)
+            program.weights = np.insert(program.weights, places, self.scale)
+            program.touched = np.insert(program.touched, places, program.total)
+
+    def _write(self, sectors: Any) -> None:
+        import numpy as np
+
+        program = self.program
+        fresh = np.setdiff1d(sectors, program.written)
+        places = np.searchsorted(program.written, fresh)
+        program.written = np.insert(program.written, places, fresh)
+        program.written_weights = np.insert(program.written_weights, places, self.scale)
+        program.total += len(sectors) * self.scale * SECTOR
+
+
+def _distinct(rows: Any) -> int:
+    """Distinct values in each row, summed over rows; -1 is none."""
+    import numpy as np
+
+    ordered = np.sort(rows, axis=1)
+    steps = int((ordered[:, 1:] != ordered[:, :-1]).sum()) + len(ordered)
+    return steps - int((ordered[:, 0] == -1).sum())
+
+
+class Storages:
+    """Gives every tensor's memory an address of its own; `meta` tensors have none."""
+
+    def __init__(self) -> None:
+        self._bases: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}
+        """Base address -> bytes."""
+        self._kept: list[Any] = []
+        self._next = 1 << 40
+
+    def address(self, tensor: Any) -> int:
+        """Address of the tensor's first element."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key not in self._bases:
+            self._kept.append(storage)  # keeps the key from being used again
+            self._bases[key] = self._next
+            self.sizes[self._next] = storage.nbytes()
+            self._next += -(-storage.nbytes() // (1 << 21)) * (1 << 21) + (1 << 21)
+        offset: int = tensor.storage_offset() * tensor.element_size()
+        return self._bases[key] + offset
+
+

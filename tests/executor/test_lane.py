@@ -1,0 +1,56 @@
+"""One job a GPU at a time, also across processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from beamsearch.executor.lane import Lane
+
+
+def test_threads_take_turns(tmp_path: Path) -> None:
+    lane, inside, most = Lane("GPU-1", tmp_path), [0], [0]
+
+    def work() -> None:
+        for _ in range(50):
+            with lane.held():
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                inside[0] -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+
+
+def test_another_process_waits_until_the_holder_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from beamsearch.executor.lane import Lane\n"
+        "with Lane('GPU-1', Path(sys.argv[1])).held():\n"
+        "    print('held', flush=True); time.sleep(600)\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    entered = threading.Event()
+
+    def enter() -> None:
+        with Lane("GPU-1", tmp_path).held():
+            entered.set()
+
+    waiter = threading.Thread(target=enter)
+    waiter.start()
+    assert not entered.wait(0.3)
+    with Lane("GPU-2", tmp_path).held():
+        pass  # another GPU is another lane
+    holder.kill()
+    holder.wait()
+    assert entered.wait(5)
+    waiter.join()
