@@ -1,7 +1,7 @@
 """This machine: platform, GPU, driver, versions, and what may disturb a measurement.
 
-CUDA is never initialised in this process: a process that has done so cannot be forked, and holds
-memory on the device. The driver is asked from a short-lived process.
+The driver is asked from a short-lived process, so that asking neither initialises CUDA here (such a
+process cannot be forked) nor takes memory on the device.
 """
 
 from __future__ import annotations

@@ -191,11 +191,15 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
     for region, count in zip(launch.regions, turns, strict=True):
         loads = sum(a.count for a in region.accesses if a.kind != "store")
         if loads:
-            # The batch waits for its slowest load: the chance that one goes so far.
-            far = min(1.0, loads * near_dram)
-            batches += count
-            dram_batches += count * far
-            l2_batches += count * max(0.0, min(1.0, loads * near_l2) - far)
+            # Copies to shared memory are waited for once a turn, as many turns later as there are
+            # stages between.
+            waits = region.waits or 1 / max(1, (launch.num_stages or 1) - 1)
+            # A batch waits for its slowest load: the chance that one goes so far.
+            batch = loads / max(waits, 1)
+            far = min(1.0, batch * near_dram)
+            batches += count * waits
+            dram_batches += count * waits * far
+            l2_batches += count * waits * max(0.0, min(1.0, batch * near_l2) - far)
     barriers = sum(
         region.mix.get("barrier", 0) * count
         for region, count in zip(launch.regions, turns, strict=True)

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from profiling.gpus import Gpu
-from profiling.interception import intercepted_launches, intercepted_memory
-from profiling.statements import statement_starts
+from profiling.interception import (
+    InterpretedLaunch,
+    intercepted_launches,
+    intercepted_memory,
+)
 from profiling.tracer import Enough, Program, Storages, Tracer
 from profiling.traffic import (
     SECTOR,
@@ -32,8 +35,6 @@ __all__ = ["AccessTrace", "LaunchTrace", "trace_call"]
 WORK = 14_000
 """Interpreted work of one launch, in units of one operation on a block, about 100 microseconds."""
 MOST_PROGRAMS = 16
-MOST_CONFIGS = 4
-"""Configurations of one autotuner that are traced."""
 _MIDDLE = 0.537
 """Where in the grid the program lies that others are compared with: not where a half of the grid,
 and so perhaps a tensor's plane, begins."""
@@ -43,7 +44,7 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
     """Run a bound call on `meta` tensors and interpret some programs of each launch.
 
     What the interpreter cannot do, and an error in the call, are told in `failed`; never raises
-    for them. An autotuned launch is traced in its first MOST_CONFIGS configurations.
+    for them. An autotuned launch is traced in its first few configurations.
     """
     import triton
 
@@ -51,11 +52,11 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
         return AccessTrace(gpu=gpu.name, failed="TRITON_INTERPRET was not set before triton loaded")
     launches: list[LaunchTrace] = []
     failed: str | None = None
-    with _intercepted(launches):
+    with intercepted_launches(lambda launch: launches.append(_trace(launch))):
         try:
             call()
         except Exception as error:  # noqa: BLE001 - a candidate may raise anything; it is reported
-            failed = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            failed = _say(error)
     traffic: dict[str, float] = defaultdict(float)
     for launch in launches:
         failed = failed or launch.failed
@@ -70,55 +71,41 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
     )
 
 
-def _trace_launch(
-    executor: Any, arguments: dict[str, Any], num_warps: int, storages: Storages
-) -> LaunchTrace:
+def _trace(launch: InterpretedLaunch) -> LaunchTrace:
     """Interpret a sample of one launch's programs."""
     from triton.runtime import interpreter
 
-    grid = executor.grid(arguments) if callable(executor.grid) else executor.grid
-    x, y, z, *_ = (*(int(n) for n in grid), 1, 1)
-    tracer = Tracer(storages)
-    tracer.file = executor.fn.__code__.co_filename
-    tracer.starts = statement_starts(tracer.file)
+    x, y, z = launch.grid
+    tracer = Tracer(launch.function.__code__.co_filename)
     programs: dict[int, Program] = {}
     cut_short = False
     failed: str | None = None
-    interpreter.interpreter_builder.set_grid_dim(x, y, z)
-    names = executor.fn.__globals__
-    shadowed = names.get("range", _MISSING)
-    with _memory(tracer):
-        names["range"] = tracer.range
+    builder = interpreter.interpreter_builder
+    builder.set_grid_dim(x, y, z)
+    with intercepted_memory(tracer, launch.function.__globals__):
         try:
             for number, weight in _sample(x, y, z):
                 if len(programs) > 1 and tracer.work * (1 + 1 / len(programs)) > WORK:
                     break
-                where = (number % x, number // x % y, number // (x * y))
-                interpreter.interpreter_builder.set_grid_idx(*where)
+                builder.set_grid_idx(number % x, number // x % y, number // (x * y))
                 programs[number] = tracer.begin(weight)
-                executor.fn(**arguments)
-        except Enough:
-            cut_short = True
+                launch.function(**launch.arguments)
         except Exception as error:  # noqa: BLE001 - the interpreter has gaps; they are reported
             cut_short = _is_enough(error)
-            if not cut_short:
-                failed = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        finally:
-            if shadowed is _MISSING:
-                del names["range"]
-            else:
-                names["range"] = shadowed
-    return _summary(executor, tracer, programs, (x, y, z), num_warps).model_copy(
+            failed = None if cut_short else _say(error)
+    return _summary(launch, tracer, programs).model_copy(
         update={"cut_short": cut_short, "failed": failed}
     )
 
 
-_MISSING = object()
+def _say(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _is_enough(error: BaseException | None) -> bool:
+    """Whether this is the tracer's own stop, which the interpreter wraps in an error of its own."""
     while error is not None:
-        if isinstance(error, Enough) or "Enough" in str(error):
+        if isinstance(error, Enough) or Enough.__name__ in str(error):
             return True
         error = error.__cause__
     return False
@@ -150,11 +137,7 @@ def _sample(x: int, y: int, z: int) -> Iterator[tuple[int, float]]:
 
 
 def _summary(
-    executor: Any,
-    tracer: Tracer,
-    programs: dict[int, Program],
-    grid: tuple[int, int, int],
-    num_warps: int,
+    launch: InterpretedLaunch, tracer: Tracer, programs: dict[int, Program]
 ) -> LaunchTrace:
     total = sum(program.weight for program in programs.values()) or 1.0
     reuse: dict[int, float] = defaultdict(float)
@@ -162,9 +145,10 @@ def _summary(
         for bucket, size in program.reuse.items():
             reuse[bucket] += size * program.weight / total
     return LaunchTrace(
-        name=executor.fn.__name__,
-        grid=grid,
-        num_warps=num_warps,
+        name=launch.function.__name__,
+        grid=launch.grid,
+        num_warps=launch.num_warps,
+        config=launch.config,
         sampled=len(programs),
         lines=[
             LineAccess(
@@ -193,7 +177,7 @@ def _summary(
             if line.elements  # a line that only shared-data programs ran tells nothing
         ],
         loops={line: n / total for line, n in sorted(tracer.turns.items())},
-        tensors=_tensors(tracer.storages, programs),
+        tensors=_tensors(launch.storages, programs),
         reuse=[
             Reuse(distance_bytes=2.0**b, bytes=size) for b, size in sorted(reuse.items()) if size
         ],
@@ -252,5 +236,3 @@ def _shared(programs: dict[int, Program], middle: int) -> Any:
         found = np.isin(mine, programs[number].sectors, assume_unique=True) & (distance == 0)
         distance[found] = middle - number
     return distance
-
-

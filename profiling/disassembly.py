@@ -20,6 +20,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 _LABEL = re.compile(r"^\s*(\.L_x_\d+|\$\S+):")
 _LINE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
 _BRANCH = re.compile(r"\bBRA\S*\s+(?:\S+,\s*)*`\((\.L_x_\d+)\)")
+_REGISTER = re.compile(r"\bR(\d+)\b")
 _LIBRARY = "/triton/language/"
 _ASYNC_BITS = 128
 """Bits a thread copies with one asynchronous copy (LDGSTS) that names no width."""
@@ -151,9 +152,13 @@ def regions_of(instructions: list[Instruction], loops: list[tuple[int, int]]) ->
         if access:
             past_l1 = "STRONG" in operation(instruction.text)
             accesses[region][(instruction.line or 0, *access, past_l1)] += 1
+    bodies: list[list[str]] = [[] for _ in parents]
+    for region, instruction in zip(owner, instructions, strict=True):
+        bodies[region].append(instruction.text)
     return [
         CodeRegion(
             parent=parents[index],
+            waits=_waits(bodies[index], loop=index > 0),
             mix=dict(sorted(mixes[index].items())),
             lines=dict(sorted(lines[index].items())),
             accesses=[
@@ -163,6 +168,35 @@ def regions_of(instructions: list[Instruction], loops: list[tuple[int, int]]) ->
         )
         for index in range(len(parents))
     ]
+
+
+def _waits(body: list[str], loop: bool) -> int:
+    """How often a warp stops for loads in one run of this code.
+
+    A warp issues in order: at the first use of a loaded register it stops until the load is done,
+    and loads issued before that are done by then too. A loop is read twice, since it may use what
+    its last turn loaded.
+    """
+    pending: set[int] = set()
+    waits = 0
+    for _ in range(1 + loop):
+        waits = 0
+        for text in body:
+            named = [int(n) for n in _REGISTER.findall(text)]
+            if pending.intersection(named):
+                pending.clear()
+                waits += 1
+            pending |= _loaded(text, named)
+    return waits
+
+
+def _loaded(text: str, named: list[int]) -> set[int]:
+    """Registers that a load into registers will fill."""
+    if instruction_class(text) != "global_load" or operation(text).startswith("LDGSTS"):
+        return set()
+    if not named:
+        return set()
+    return set(range(named[0], named[0] + max(1, (access_bits(text) or 32) // 32)))
 
 
 def _access(text: str, kind: str) -> tuple[AccessKind, int] | None:

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from profiling.interpreter import mend_interpreter
 from profiling.tracer import Storages, Tracer
 
+MOST_CONFIGS = 4
+"""Configurations of one autotuner that are launched."""
+
+
+@dataclass(frozen=True)
+class InterpretedLaunch:
+    """One launch, its arguments bound as the interpreter binds them."""
+
+    function: Callable[..., None]
+    """The kernel; called with `arguments` it interprets the program that was set."""
+    arguments: dict[str, Any]
+    grid: tuple[int, int, int]
+    num_warps: int
+    config: str | None
+    """The autotuner's configuration."""
+    storages: Storages
+
+
 @contextmanager
-def _intercepted(launches: list[LaunchTrace]) -> Iterator[None]:
-    """Trace every launch instead of running it, and put everything back."""
+def intercepted_launches(tell: Callable[[InterpretedLaunch], None]) -> Iterator[None]:
+    """Every launch is told instead of run; tensors get addresses, `meta` ones too."""
     from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
-
-    from profiling.interpreter import mend_interpreter
 
     mend_interpreter()
     storages = Storages()
@@ -30,8 +47,12 @@ def _intercepted(launches: list[LaunchTrace]) -> Iterator[None]:
             value.handle.data[...] = storages.address(argument)
         return value
 
-    def call(executor: Any, *args: Any, **kwargs: Any) -> None:
-        launches.append(_launch(executor, args, kwargs, storages, config[0]))
+    def launch(executor: Any, *args: Any, **kwargs: Any) -> None:
+        scope = interpreter._patch_lang(executor.fn)
+        try:
+            tell(_bind(executor, args, kwargs, storages, config[0]))
+        finally:
+            scope.restore()
 
     def tuned(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
@@ -45,7 +66,7 @@ def _intercepted(launches: list[LaunchTrace]) -> Iterator[None]:
         return result
 
     interpreter._implicit_cvt = implicit_cvt
-    interpreter.GridExecutor.__call__ = call
+    interpreter.GridExecutor.__call__ = launch
     Autotuner.run = tuned
     try:
         yield
@@ -55,97 +76,130 @@ def _intercepted(launches: list[LaunchTrace]) -> Iterator[None]:
         Autotuner.run = tune
 
 
-def _launch(
+def _bind(
     executor: Any, args: Any, kwargs: Any, storages: Storages, config: str | None
-) -> LaunchTrace:
-    """Bind one launch's arguments as the interpreter does, and trace it."""
-    import inspect
-
+) -> InterpretedLaunch:
     from triton.runtime import interpreter
 
-    num_warps = int(kwargs.get("num_warps", 4))
     known = inspect.getfullargspec(executor.fn).args
-    bound = inspect.getcallargs(
-        executor.fn, *args, **{name: value for name, value in kwargs.items() if name in known}
-    )
-    scope = interpreter._patch_lang(executor.fn)
-    try:
-        arguments = {
-            name: value if name in executor.constexprs else interpreter._implicit_cvt(value)
-            for name, value in bound.items()
+    named = {name: value for name, value in kwargs.items() if name in known}
+    arguments = {
+        name: value if name in executor.constexprs else interpreter._implicit_cvt(value)
+        for name, value in inspect.getcallargs(executor.fn, *args, **named).items()
+    }
+    grid = executor.grid(arguments) if callable(executor.grid) else executor.grid
+    x, y, z, *_ = (*(int(n) for n in grid), 1, 1)
+    num_warps = int(kwargs.get("num_warps", 4))
+    return InterpretedLaunch(executor.fn, arguments, (x, y, z), num_warps, config, storages)
+
+
+class _Builder:
+    """What stands in for methods of the interpreter's builder; `self` there is `builder` here."""
+
+    def __init__(self, tracer: Tracer, binary_op: Callable[..., Any]) -> None:
+        self._tracer = tracer
+        self._binary_op = binary_op
+
+    def methods(self) -> dict[str, Callable[..., Any]]:
+        """Name of the builder's method -> stand-in."""
+        return {
+            "create_masked_load": self.load,
+            "create_masked_store": self.store,
+            "create_atomic_rmw": self.update,
+            "create_atomic_cas": self.exchange,
+            "create_dot": self.dot,
+            "binary_op": self.binary,
         }
-        trace = _trace_launch(executor, arguments, num_warps, storages)
-    finally:
-        scope.restore()
-    return trace.model_copy(update={"config": config})
 
+    def _tell(self, kind: Any, pointers: Any, mask: Any) -> None:
+        size = max(1, int(pointers.get_element_ty().primitive_bitwidth) // 8)
+        allowed = mask.data if hasattr(mask, "get_element_ty") else mask
+        self._tracer.access(kind, pointers.data, allowed, size)
 
-_REPLACED = (
-    "create_masked_load",
-    "create_masked_store",
-    "create_atomic_rmw",
-    "create_atomic_cas",
-    "create_dot",
-    "binary_op",
-)
+    def load(self, builder: Any, ptrs: Any, mask: Any, other: Any, *_: Any, **__: Any) -> Any:
+        """Zeros."""
+        import numpy as np
+        from triton.runtime import interpreter
+
+        self._tell("load", ptrs, mask)
+        kind = ptrs.get_element_ty()
+        zeros = np.zeros(ptrs.data.shape, dtype=interpreter._get_np_dtype(kind))
+        return interpreter.TensorHandle(zeros, kind)
+
+    def store(self, builder: Any, ptrs: Any, value: Any, mask: Any, *_: Any, **__: Any) -> None:
+        """Nothing."""
+        self._tell("store", ptrs, mask)
+
+    def update(self, builder: Any, op: Any, ptr: Any, val: Any, mask: Any, *_: Any) -> Any:
+        """Zeros were there before."""
+        import numpy as np
+        from triton.runtime import interpreter
+
+        self._tell("atomic", ptr, mask)
+        return interpreter.TensorHandle(np.zeros_like(val.data), val.dtype.scalar)
+
+    def exchange(self, builder: Any, ptr: Any, cmp: Any, val: Any, *_: Any) -> Any:
+        """What was expected was there before."""
+        import numpy as np
+        from triton.runtime import interpreter
+
+        self._tell("atomic", ptr, True)
+        return interpreter.TensorHandle(np.copy(cmp.data), cmp.dtype.scalar)
+
+    def dot(self, builder: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
+        """The accumulator: products do not matter here."""
+        from triton.runtime import interpreter
+
+        self._tracer.spend(1 + d.data.size / 50_000)
+        return interpreter.TensorHandle(d.data, d.dtype.scalar)
+
+    def binary(self, builder: Any, lhs: Any, rhs: Any, op: Any) -> Any:
+        """As it is: addresses are made of these."""
+        self._tracer.spend(1 + lhs.data.size / 50_000)
+        return self._binary_op(builder, lhs, rhs, op)
 
 
 @contextmanager
-def _memory(tracer: Tracer) -> Iterator[None]:
-    """Loads, stores and atomics tell the tracer and touch nothing."""
-    import numpy as np
+def intercepted_memory(tracer: Tracer, names: dict[str, Any]) -> Iterator[None]:
+    """Loads, stores and atomics tell the tracer and touch nothing; long loops are sampled.
+
+    `names`: the kernel's globals, in which `range` is replaced.
+    """
     from triton.runtime import interpreter
 
     builder = interpreter.InterpreterBuilder
-    before = {name: getattr(builder, name) for name in _REPLACED}
+    stand_ins = _Builder(tracer, builder.binary_op).methods()
+    before = {name: getattr(builder, name) for name in stand_ins}
     options, convert = interpreter.interpreter_builder.options, interpreter._convert_float
-
-    def size(pointers: Any) -> int:
-        return max(1, int(pointers.get_element_ty().primitive_bitwidth) // 8)
-
-    def data(mask: Any) -> Any:
-        return mask.data if hasattr(mask, "dtype") and hasattr(mask, "get_element_ty") else mask
-
-    def load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
-        tracer.access("load", ptrs.data, data(mask), size(ptrs))
-        kind = ptrs.get_element_ty()
-        return interpreter.TensorHandle(
-            np.zeros(ptrs.data.shape, dtype=interpreter._get_np_dtype(kind)), kind
-        )
-
-    def store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> None:
-        tracer.access("store", ptrs.data, data(mask), size(ptrs))
-
-    def update(self: Any, op: Any, ptr: Any, val: Any, mask: Any, *rest: Any) -> Any:
-        tracer.access("atomic", ptr.data, data(mask), size(ptr))
-        return interpreter.TensorHandle(np.zeros_like(val.data), val.dtype.scalar)
-
-    def exchange(self: Any, ptr: Any, cmp: Any, val: Any, *rest: Any) -> Any:
-        tracer.access("atomic", ptr.data, True, size(ptr))
-        return interpreter.TensorHandle(np.copy(cmp.data), cmp.dtype.scalar)
-
-    def dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
-        tracer.spend(1 + d.data.size / 50_000)
-        return interpreter.TensorHandle(d.data, d.dtype.scalar)
-
-    def binary(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
-        tracer.spend(1 + lhs.data.size / 50_000)
-        return before["binary_op"](self, lhs, rhs, op)
-
-    def narrow(data: Any, source: Any, target: Any, rounding: Any) -> Any:
-        """Values do not matter here, and converting bit by bit is slow."""
-        return np.zeros(data.shape, dtype=f"uint{target.primitive_bitwidth}")
-
-    for name, stand_in in zip(_REPLACED, (load, store, update, exchange, dot, binary), strict=True):
-        setattr(builder, name, stand_in)
+    shadowed = {"range": names["range"]} if "range" in names else {}
+    for name, stand_in in stand_ins.items():
+        setattr(builder, name, _method(stand_in))
+    names["range"] = tracer.range
     interpreter.range = tracer.range
-    interpreter._convert_float = narrow
+    interpreter._convert_float = _zeros
     interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
     try:
         yield
     finally:
-        del interpreter.range
-        interpreter._convert_float = convert
-        interpreter.interpreter_builder.options = options
         for name, function in before.items():
             setattr(builder, name, function)
+        del names["range"], interpreter.range
+        names.update(shadowed)
+        interpreter._convert_float = convert
+        interpreter.interpreter_builder.options = options
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain function, which a class turns into a method; a bound method it would not."""
+
+    def method(builder: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(builder, *args, **kwargs)
+
+    return method
+
+
+def _zeros(data: Any, source: Any, target: Any, rounding: Any) -> Any:
+    """Stands in for the conversion of floats bit by bit: values do not matter, and it is slow."""
+    import numpy as np
+
+    return np.zeros(data.shape, dtype=f"uint{target.primitive_bitwidth}")

@@ -77,6 +77,8 @@ class CodeRegion(Record):
     """Static instructions by class (see `profiling.sass`)."""
     lines: dict[int, int]
     """Static instructions by source line."""
+    waits: int = 0
+    """Times a run of it stops for loads: what is loaded between two stops is on its way at once."""
     accesses: list[CodeAccess] = []
 
 

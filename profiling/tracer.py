@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from profiling.statements import statement_starts
 from profiling.traffic import SECTOR, AccessKind
 
 PROGRAM_WORK = 6_000
@@ -60,8 +61,7 @@ class Program:
 class Tracer:
     """Collects what the programs of one launch do."""
 
-    def __init__(self, storages: Storages) -> None:
-        self.storages = storages
+    def __init__(self, file: str) -> None:
         self.lines: dict[tuple[int, AccessKind], Line] = {}
         self.turns: dict[int, float] = defaultdict(float)
         """Line of a loop -> turns, summed over the sampled programs."""
@@ -70,8 +70,8 @@ class Tracer:
         """Product of the loops' weights: iterations that the current one stands for."""
         self.work = 0.0
         self.program_limit = 0.0
-        self.file = ""
-        self.starts: dict[int, int] = {}
+        self.file = file
+        self.starts = statement_starts(file)
         self.program = self.begin(1.0)
 
     def begin(self, weight: float) -> Program:
@@ -243,5 +243,3 @@ class Storages:
             self._next += -(-storage.nbytes() // (1 << 21)) * (1 << 21) + (1 << 21)
         offset: int = tensor.storage_offset() * tensor.element_size()
         return self._bases[key] + offset
-
-

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json as json_module
 import shutil
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,7 +51,7 @@ def profile(
 
     from beamsearch.baseline import measure_floor
     from beamsearch.commands.lane import lane
-    from beamsearch.commands.verify import print_verdict, read_source
+    from beamsearch.commands.verify import as_json, read_source, told
     from beamsearch.errors import UsageError
     from beamsearch.executor.jobs import JudgeJob, ProfileJob, Subject
     from beamsearch.problem import find_problem
@@ -66,85 +67,101 @@ def profile(
     with lane(found, picked, target or "h200") as (executor, scratch):
         judgement = executor.run(JudgeJob(subject=subject))
         if not judgement.verdict.correct:
-            if json:
-                typer.echo(json_module.dumps(judgement.model_dump(mode="json")))
-            else:
-                print_verdict(judgement)
+            typer.echo(json_module.dumps(as_json(judgement)) if json else told(judgement))
             raise typer.Exit(1)
         taken = executor.run(ProfileJob(subject=subject))
         floor = measure_floor(found, executor.gpu, picked)
+        time = judgement.measurement
+        findings = find(taken, floor, time.time_ms if time else None)
+        page = Page(found.name, path, floor, time, taken, findings, annotate(taken, source))
+        typer.echo(json_module.dumps(page.as_json()) if json else page.text())
         if keep_report is not None:
-            keep(scratch, keep_report)
-    time = judgement.measurement
-    findings = find(taken, floor, time.time_ms if time else None)
-    if json:
-        answer = {
-            "problem": found.name,
-            "kernel": str(path),
-            "floor": floor.model_dump(mode="json"),
-            "floor_ms": floor.time_ms,
-            "measurement": time.model_dump(mode="json") if time else None,
-            "profile": taken.model_dump(mode="json"),
-            "findings": [item.model_dump(mode="json") for item in findings],
-            "annotated_source": annotate(taken, source),
+            keep(scratch, keep_report, taken.source)
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is told of one kernel."""
+
+    problem: str
+    kernel: Path
+    floor: Floor
+    time: Measurement | None
+    profile: Profile
+    findings: list[Finding]
+    annotated_source: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Every number of it."""
+        return {
+            "problem": self.problem,
+            "kernel": str(self.kernel),
+            "floor": self.floor.model_dump(mode="json"),
+            "floor_ms": self.floor.time_ms,
+            "measurement": self.time.model_dump(mode="json") if self.time else None,
+            "profile": self.profile.model_dump(mode="json"),
+            "findings": [item.model_dump(mode="json") for item in self.findings],
+            "annotated_source": self.annotated_source,
         }
-        typer.echo(json_module.dumps(answer))
-        return
-    print_page(f"{found.name}  {path}", taken, floor, time, findings)
-    typer.echo()
-    typer.echo(annotate(taken, source))
+
+    def text(self) -> str:
+        """One screen, and the listing below it."""
+        head = typer.style("findings, by what fixing them alone could give", bold=True)
+        return "\n".join(
+            [
+                *self.distance(),
+                *map(describe_launch, self.profile.launches),
+                head,
+                *self.described_findings(),
+                "",
+                self.annotated_source,
+            ]
+        )
+
+    def distance(self) -> list[str]:
+        """Title, distance to the floor, and bytes moved at each level over the least."""
+        taken, floor, time = self.profile, self.floor, self.time
+        source = "Nsight Compute" if taken.source == "ncu" else "the compiler, nothing measured"
+        title = f"{self.problem}  {self.kernel.name}  on {taken.gpu}, from {source}"
+        lines = [typer.style(title, bold=True)]
+        if taken.note:
+            lines.append(f"note: {taken.note}")
+        rate = "measured" if floor.bandwidth_source == "measured" else "datasheet"
+        lines.append(
+            f"floor  {floor.time_ms:.4g} ms  ({floor.least_bytes / 1e9:.3f} GB at "
+            f"{floor.bandwidth_gb_s:.0f} GB/s, {rate}; {floor.flops / 1e9:.1f} GFLOP)"
+        )
+        if time is not None:
+            about = "~" if time.source == "modelled" else ""
+            lines.append(f"time   {time}  = {about}{time.time_ms / floor.time_ms:.2f}x the floor")
+        for level, moved in taken.traffic.items():
+            least = f"  {moved / floor.least_bytes:.2f}x the least" if floor.least_bytes else ""
+            lines.append(f"{level:<6} {moved / 1e9:.3f} GB{least}")
+        return lines
+
+    def described_findings(self) -> list[str]:
+        """Findings in order of worth."""
+        lines = []
+        for number, item in enumerate(self.findings, 1):
+            where = f"  (line {', '.join(map(str, item.lines[:6]))})" if item.lines else ""
+            head = f"{number:>2}. up to {item.gain_bound:.2f}x  {item.title}{where}"
+            lines += [typer.style(head, bold=True), indented("; ".join(item.evidence))]
+            lines.append(indented(item.advice))
+        return lines or ["    none"]
 
 
-def keep(scratch: Path, wanted: Path) -> None:
+def keep(scratch: Path, wanted: Path, source: str) -> None:
     """Copy the report that profiling left. Raises UsageError where there is none."""
     from beamsearch.errors import UsageError
 
     reports = sorted(scratch.rglob("*.ncu-rep"), key=lambda path: path.stat().st_mtime)
     if not reports:
+        why = "this profile is the compiler's" if source == "compiler" else "none was left"
         raise UsageError(
-            "--keep-report: this profile is the compiler's, there is no Nsight Compute report "
-            "(`python -m beamsearch doctor` says why)"
+            f"--keep-report: there is no Nsight Compute report, {why} "
+            "(`python -m beamsearch doctor` tells of ncu and its permission)"
         )
     shutil.copyfile(reports[-1], wanted)
-
-
-def print_page(
-    title: str,
-    taken: Profile,
-    floor: Floor,
-    time: Measurement | None,
-    findings: list[Finding],
-) -> None:
-    """One screen: distance to the floor, traffic ledger, launches, findings in order of worth."""
-
-    def heading(text: str) -> None:
-        typer.echo(typer.style(text, bold=True))
-
-    source = "Nsight Compute" if taken.source == "ncu" else "the compiler, nothing measured"
-    heading(f"{title}  on {taken.gpu}, from {source}")
-    if taken.note:
-        typer.echo(f"note: {taken.note}")
-    rate = "measured" if floor.bandwidth_source == "measured" else "datasheet"
-    typer.echo(
-        f"floor  {floor.time_ms:.4g} ms  ({floor.least_bytes / 1e9:.3f} GB at "
-        f"{floor.bandwidth_gb_s:.0f} GB/s, {rate}; {floor.flops / 1e9:.1f} GFLOP)"
-    )
-    if time is not None:
-        about = "~" if time.source == "modelled" else ""
-        typer.echo(f"time   {time}  = {about}{time.time_ms / floor.time_ms:.2f}x the floor")
-    for level, moved in taken.traffic.items():
-        least = f"  {moved / floor.least_bytes:.2f}x the least" if floor.least_bytes else ""
-        typer.echo(f"{level:<6} {moved / 1e9:.3f} GB{least}")
-    for launch in taken.launches:
-        typer.echo(describe_launch(launch))
-    heading("findings, by what fixing them alone could give")
-    for number, item in enumerate(findings, 1):
-        where = f"  (line {', '.join(map(str, item.lines[:6]))})" if item.lines else ""
-        heading(f"{number:>2}. up to {item.gain_bound:.2f}x  {item.title}{where}")
-        typer.echo(indented("; ".join(item.evidence)))
-        typer.echo(indented(item.advice))
-    if not findings:
-        typer.echo("    none")
 
 
 def indented(text: str) -> str:

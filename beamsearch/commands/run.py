@@ -25,42 +25,51 @@ if TYPE_CHECKING:
     from beamsearch.records.run import RunRecord
 
 
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of the run. Default: runs/<problem>/<date-time>."),
+]
+KernelOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="First kernel. Default: input_kernel.py of the problem."),
+]
+RoundsOption = Annotated[int | None, typer.Option(metavar="N", help="Rounds. Default: 8.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Parallel workers a round. Default: 4.")
+]
+BeamOption = Annotated[
+    int | None, typer.Option(metavar="K", help="Kernels kept after a round. Default: 2.")
+]
+VariantsOption = Annotated[
+    int | None, typer.Option(metavar="V", help="Candidates a worker makes. Default: 2.")
+]
+SeedOption = Annotated[int | None, typer.Option(metavar="S", help="Default: 0.")]
+LlmOption = Annotated[
+    str | None, typer.Option(metavar="WHO", help="Who thinks: auto (default), openai or playbook.")
+]
+ModelOption = Annotated[str | None, typer.Option(metavar="NAME", help="Model of the endpoint.")]
+ConfigOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Settings in TOML; a flag wins over it.")
+]
+
+
 def run(
     problem: ProblemArgument,
     *,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of the run. Default: runs/<problem>/<date-time>."),
-    ] = None,
-    kernel: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="First kernel. Default: input_kernel.py of the problem."),
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(metavar="N", help="Rounds. Default: 8.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Parallel workers a round. Default: 4.")
-    ] = None,
-    beam: Annotated[
-        int | None, typer.Option(metavar="K", help="Kernels kept after a round. Default: 2.")
-    ] = None,
-    variants: Annotated[
-        int | None, typer.Option(metavar="V", help="Candidates a worker makes. Default: 2.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="Default: 0.")] = None,
+    output: OutputOption = None,
+    kernel: KernelOption = None,
+    rounds: RoundsOption = None,
+    workers: WorkersOption = None,
+    beam: BeamOption = None,
+    variants: VariantsOption = None,
+    seed: SeedOption = None,
     dtype: DtypeOption = None,
     target: TargetOption = None,
-    llm: Annotated[
-        str | None,
-        typer.Option(metavar="WHO", help="Who thinks: auto (default), openai or playbook."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Model of the endpoint.")
-    ] = None,
+    llm: LlmOption = None,
+    model: ModelOption = None,
     time_limit: TimeLimitOption = None,
     device: DeviceOption = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings in TOML; a flag wins over it.")
-    ] = None,
+    config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
     """Make a problem's kernel fast.

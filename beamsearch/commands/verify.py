@@ -46,10 +46,7 @@ def verify(
         judgement = executor.run(JudgeJob(subject=Subject(name=kernel.stem, source=source)))
         where = executor.gpu
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
-    if json:
-        typer.echo(json_module.dumps(answer))
-    else:
-        print_verdict(judgement)
+    typer.echo(json_module.dumps(answer) if json else told(judgement))
     if not judgement.verdict.correct:
         raise typer.Exit(1)
 
@@ -79,21 +76,22 @@ def as_json(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def print_verdict(judgement: Judgement) -> None:
+def told(judgement: Judgement) -> str:
     """Every check, what was not checked, and the verdict last."""
-    verdict = judgement.verdict
+    verdict, lines = judgement.verdict, []
     for check in verdict.checks:
         mark = "ok  " if check.passed else "FAIL"
         message = f": {check.message}" if check.message else ""
-        typer.echo(f"{mark} {check.stage:<12} {check.name}{message}")
+        lines.append(f"{mark} {check.stage:<12} {check.name}{message}")
     for text in verdict.not_checked:
-        typer.echo(f"  -  not checked: {text}")
+        lines.append(f"  -  not checked: {text}")
     if verdict.output and not verdict.correct:
-        typer.echo("what the kernel printed:")
-        typer.echo("\n".join(f"    {line}" for line in verdict.output.rstrip().splitlines()))
+        lines.append("what the kernel printed:")
+        lines += [f"    {line}" for line in verdict.output.rstrip().splitlines()]
     if judgement.measurement is not None:
-        typer.echo(f"time: {judgement.measurement} ({judgement.measurement.gpu})")
+        lines.append(f"time: {judgement.measurement} ({judgement.measurement.gpu})")
     at = f" at {verdict.stage}: {verdict.reason}" if verdict.stage else ""
     if not at and verdict.reason:
         at = f": {verdict.reason}"
-    typer.echo(f"verdict: {verdict.outcome}{at}")
+    lines.append(f"verdict: {verdict.outcome}{at}")
+    return "\n".join(lines)

@@ -14,7 +14,7 @@ from beamsearch.executor.jobs import (
     Judgement,
     ProfileJob,
 )
-from beamsearch.judge.processes import ForkServers
+from beamsearch.judge.processes import ForkServers, ServerLost
 from beamsearch.judge.without_gpu import ModellingJudge
 from beamsearch.problem import Problem
 from profiling.profile import Profile
@@ -72,6 +72,12 @@ class LocalExecutor:
 
     def run(self, job: JudgeJob | CompareJob | ProfileJob) -> Judgement | Comparison | Profile:
         """The job's record. Raises BeamsearchError."""
+        try:
+            return self._run(job)
+        except ServerLost:  # its successor is there already; the candidate may be innocent
+            return self._run(job)
+
+    def _run(self, job: JudgeJob | CompareJob | ProfileJob) -> Judgement | Comparison | Profile:
         judge = self._measuring or self._without
         assert judge is not None
         if isinstance(job, JudgeJob):

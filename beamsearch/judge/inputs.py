@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -260,7 +260,7 @@ def expect(instance: Instance, other_inputs: tuple[Any, ...]) -> list[Expected]:
     """The oracle and what errors are measured by. Raises CannotTell, ProblemError."""
     import torch
 
-    own = as_outputs(instance.reference())
+    own = as_outputs(_run_reference(instance.reference))
     pointers = {
         t.untyped_storage().data_ptr() for t in instance.inputs if isinstance(t, torch.Tensor)
     }
@@ -268,8 +268,8 @@ def expect(instance: Instance, other_inputs: tuple[Any, ...]) -> list[Expected]:
         model = copy.deepcopy(instance.model)
         wide = _widen(instance.model)
         model = model.to(wide) if wide is not None else model
-        oracles = as_outputs(model(*_cast_all(instance.inputs)))
-        others = as_outputs(model(*_cast_all(other_inputs)))
+        oracles = as_outputs(_run_reference(lambda: model(*_cast_all(instance.inputs))))
+        others = as_outputs(_run_reference(lambda: model(*_cast_all(other_inputs))))
     expected = []
     for value, oracle, other in zip(own, oracles, others, strict=True):
         expected.append(
@@ -282,6 +282,18 @@ def expect(instance: Instance, other_inputs: tuple[Any, ...]) -> list[Expected]:
         )
         _check_controls(expected[-1], other)
     return expected
+
+
+def _run_reference(call: Callable[[], Any]) -> Any:
+    """The reference's result. Raises ProblemError where it fails, OutOfMemoryError as it is."""
+    import torch
+
+    try:
+        return call()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise ProblemError(f"the reference fails: {type(error).__name__}: {error}") from error
 
 
 def _scale(value: torch.Tensor, oracle: torch.Tensor, other: torch.Tensor) -> Scale:
@@ -302,7 +314,7 @@ def _check_controls(expected: Expected, other: torch.Tensor) -> None:
 
     oracle, dtype = expected.oracle, expected.dtype
     mean, _ = mean_and_spread(oracle)
-    controls = {
+    controls: dict[str, Callable[[], torch.Tensor]] = {
         "an all-zero output": lambda: torch.zeros_like(oracle, dtype=dtype),
         "the output of other inputs": lambda: other.to(dtype),
     }

@@ -138,11 +138,13 @@ class MeasuringJudge:
         """The same for the shrunk shapes, for the cache alone: what fails here says nothing."""
         if self._smoke is not None:
             arguments = meta_arguments(self._smoke.problem)
-            with suppress(CandidateError):
+            with suppress(CandidateError, ProcessDied, DeadlineMissed):
                 process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu)
 
     def _on_gpu(self, path: str, log: Log) -> Measurement:
         true = self._true.get(own=2, normal=1)
+        import torch
+
         with self.open_process() as process:
             try:
                 load(process, path)
@@ -152,6 +154,9 @@ class MeasuringJudge:
                 log.passed(
                     Stage.TIMING, "events", f"{len(result.times_ms)} calls, last result right"
                 )
+            except torch.OutOfMemoryError as error:
+                reason = "takes so much GPU memory that none is left to check its results with"
+                raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
             finally:
                 process.end()
                 log.output.append(process.output)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from beamsearch.errors import BeamsearchError
+from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge import protocol
 from beamsearch.judge.protocol import Gone
 
@@ -44,6 +44,10 @@ class ProcessDied(Exception):
 
 class DeadlineMissed(Exception):
     """A candidate's process did not answer in time."""
+
+
+class ServerLost(BeamsearchError):
+    """The fork server died, and a candidate with it that may be as good as any."""
 
 
 class CandidateError(Exception):
@@ -83,6 +87,11 @@ class ForkServers:
         self._generation = 0
         self._count = 0
         self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether no candidate can be had any more."""
+        return self._closed
 
     def start(self) -> None:
         """Start the server process; it imports torch while the caller goes on."""
@@ -135,7 +144,9 @@ class ForkServers:
                 return self._fork(mode, **options)
             except Gone as error:
                 # Out of memory takes servers too; the next one is as good.
-                if attempt == 2 or self._closed:
+                if self._closed:
+                    raise Stopped("the executor is closed") from error
+                if attempt == 2:
                     raise BeamsearchError(
                         f"no process for candidates could be started; {self._scratch}/server.log "
                         f"says: {_tail(self._scratch / 'server.log', 400)}"
@@ -207,8 +218,8 @@ class ForkServers:
 
     def close(self) -> None:
         """End the servers and whatever they forked."""
+        self._closed = True
         with self._start_lock:
-            self._closed = True
             self._stop()
 
 
@@ -260,7 +271,9 @@ class CandidateProcess:
     def _how_it_died(self, gone: str) -> str:
         status = self.end()
         if status is None:
-            return "its process is gone"
+            if self._servers.closed:
+                raise Stopped("the executor was closed while a candidate was judged")
+            raise ServerLost("the process that candidates are forked from died; is memory short?")
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             try:

@@ -26,14 +26,9 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
 PRELOADED = ("torch", "numpy")
-PRELOADED_PER_MODE = (
-    "triton",
-    "triton.language",
-    "triton.compiler.code_generator",
-    "beamsearch.judge.harness",
-    "profiling.static",
-    "profiling.access",
-)
+PRELOADED_PER_MODE = ("triton", "triton.language", "beamsearch.judge.harness")
+PRELOADED_NORMAL = ("triton.compiler.code_generator", "profiling.static")
+PRELOADED_INTERPRETER = ("profiling.access",)
 
 
 def main(normal_fd: int, interpreter_fd: int) -> None:
@@ -58,9 +53,11 @@ def main(normal_fd: int, interpreter_fd: int) -> None:
 
 def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
     """Fork and end children on request. `keep`: children of this process that are no candidates."""
-    for name in PRELOADED_PER_MODE:
+    interpreter = "TRITON_INTERPRET" in os.environ
+    own = PRELOADED_INTERPRETER if interpreter else PRELOADED_NORMAL
+    for name in (*PRELOADED_PER_MODE, *own):
         importlib.import_module(name)
-    if os.environ.get("TRITON_INTERPRET"):
+    if interpreter:
         from beamsearch.judge.interpreter import prepare_interpreter
 
         prepare_interpreter()
@@ -194,3 +191,4 @@ def _prctl(option: int, value: int) -> None:
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), int(sys.argv[2]))
+    os._exit(0)  # nothing is left to do, and libraries have much to say at an orderly end

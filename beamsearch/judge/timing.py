@@ -54,9 +54,9 @@ class TimedSets:
 
 
 def repetitions(estimate_ms: float) -> int:
-    """Calls to time: 10 to 100 as fit the target, fewer where a call takes above 30 ms."""
+    """Calls to time: 10 to 100 as fit the target, 3 to 10 where a call takes above 30 ms."""
     fitting = round(TARGET_MS / max(estimate_ms, 1e-3))
-    return max(5, fitting) if estimate_ms > 30 else max(10, min(100, fitting))
+    return max(3, fitting) if estimate_ms > 30 else max(10, min(100, fitting))
 
 
 def warmups(estimate_ms: float) -> int:

@@ -10,7 +10,7 @@ from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Judgement, Subject
 from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.processes import ForkServers
+from beamsearch.judge.processes import CandidateProcess, ForkServers
 from beamsearch.judge.smoke import smoke_problem
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verify import (
@@ -99,11 +99,10 @@ class ModellingJudge:
             finally:
                 process.end()
                 log.output.append(process.output)
-        sets = self._smoke_sets()
         with self._servers.fork("interpreter") as process:
             try:
                 load(process, path)
-                run_sets(process, sets, sets.get(own=1, normal=1), Stage.SMOKE, log, INTERPRET_S)
+                self._run_smoke(process, log)
                 traced = guarded(
                     Stage.COMPILE,
                     "following its memory accesses",
@@ -121,6 +120,18 @@ class ModellingJudge:
         with self._lock:
             self._profiles[source_key(source)] = profile
         return profile
+
+    def _run_smoke(self, process: CandidateProcess, log: Log) -> None:
+        sets = self._smoke_sets()
+        try:
+            run_sets(process, sets, sets.get(own=1, normal=1), Stage.SMOKE, log, INTERPRET_S)
+        except Rejected as rejection:
+            if not rejection.raised:
+                raise
+            hint = "; a kernel made for its own shapes alone cannot be verified without a GPU"
+            raise Rejected(
+                rejection.outcome, rejection.stage, rejection.reason + hint
+            ) from rejection
 
     def _smoke_sets(self) -> InputSets:
         with self._lock:

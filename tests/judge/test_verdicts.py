@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.errors import BeamsearchError, ProblemError
+from beamsearch.errors import BeamsearchError, ProblemError, Stopped
 from beamsearch.executor.jobs import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge import verify
-from beamsearch.problem import find_problem
+from beamsearch.problem import Problem, find_problem
 from beamsearch.records.verdict import Outcome, Stage
 from profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL, write_problem
@@ -134,6 +134,18 @@ def test_broken_kernels_get_a_verdict_and_the_next_candidate_is_fine(
         assert judge(SCALE_KERNEL).verdict.correct
 
 
+def test_what_the_interpreter_cannot_run_is_not_called_wrong(judge: Judge) -> None:
+    assembly = variant(
+        "(2 * x + bias)",
+        "tl.inline_asm_elementwise('add.f32 $0, $1, $2;', '=f,f,f', [2 * x, bias], "
+        "dtype=tl.float32, is_pure=True, pack=1)",
+    )
+    verdict = judge(assembly).verdict
+    assert (verdict.outcome, verdict.stage) == (Outcome.CRASHED, Stage.SMOKE)
+    assert "could not be verified" in verdict.reason
+    assert "interpreter cannot run it at line" in verdict.reason
+
+
 def test_endless_kernel_ends_at_its_deadline_with_all_it_started(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -237,7 +249,7 @@ def test_input_kernels_are_correct(name: str, tmp_path: Path) -> None:
     assert judgement.measurement is not None
 
 
-def test_servers_die_with_a_judge_that_is_killed(scale_problem, tmp_path: Path) -> None:
+def test_servers_die_with_a_judge_that_is_killed(scale_problem: Problem, tmp_path: Path) -> None:
     import signal
     import subprocess
     import sys
@@ -294,3 +306,48 @@ def session(pid: int) -> list[int]:
         if path.exists():
             found.extend(int(child) for child in path.read_text().split())
     return found
+
+
+def test_lost_server_is_no_verdict(scale_problem: Problem, tmp_path: Path) -> None:
+    executor = LocalExecutor(
+        scale_problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=7
+    )
+    job = JudgeJob(subject=Subject(name="a", source=SCALE_KERNEL))
+    found: list[Judgement] = []
+    try:
+        thread = threading.Thread(target=lambda: found.append(executor.run(job)))
+        thread.start()
+        process = executor._servers._process
+        assert process is not None
+        while not (tmp_path / "processes").exists() or not list((tmp_path / "processes").iterdir()):
+            time.sleep(0.01)
+        time.sleep(1)
+        process.kill()
+        thread.join(60)
+        assert found[0].verdict.correct
+    finally:
+        executor.close()
+
+
+def test_closing_while_a_candidate_is_judged_gives_no_verdict(
+    scale_problem: Problem, tmp_path: Path
+) -> None:
+    executor = LocalExecutor(
+        scale_problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=7
+    )
+    sleeper = "import time\ntime.sleep(60)\n" + SCALE_KERNEL
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            executor.run(JudgeJob(subject=Subject(name="a", source=sleeper)))
+        except Stopped as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not list(tmp_path.glob("processes/*/output.txt")):
+        time.sleep(0.01)
+    executor.close()
+    thread.join(20)
+    assert raised

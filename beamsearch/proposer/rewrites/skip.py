@@ -1,0 +1,247 @@
+"""Loop iterations whose mask is false for a whole program are skipped."""
+
+from __future__ import annotations
+
+import ast
+
+from beamsearch.proposer.rewrites.flow import Flow, conjunction, conjuncts, merge_augmented
+from beamsearch.proposer.rewrites.hints import Hints
+from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.rewrites.source import (
+    Module,
+    NotApplicable,
+    calls,
+    copy,
+    is_call,
+    keyword,
+    names_in,
+)
+from profiling.profile import FindingKind
+
+
+def apply(source: str, hints: Hints) -> list[Result]:
+    """Every loop at once."""
+
+    def change(module: Module) -> str:
+        for kernel in module.kernels.values():
+            merge_augmented(kernel.body)
+        done = [k.name for k in module.kernels.values() if branch_on_scalars(k)]
+        if not done:
+            raise NotApplicable("no mask with a scalar part")
+        return f"iterations skipped whose mask is false for the whole program ({', '.join(done)})"
+
+    return attempt(source, change)
+
+
+def branch_on_scalars(kernel: ast.FunctionDef) -> int:
+    """Put loop bodies under the scalar parts of their masks; the number of branches made."""
+    return _branch(kernel, kernel.body, set(), [])
+
+
+def _branch(
+    kernel: ast.FunctionDef, body: list[ast.stmt], outside: set[str], done: list[str]
+) -> int:
+    made = 0
+    for node in list(body):
+        if isinstance(node, ast.For):
+            before = _stored(kernel.body) - _stored([node])
+            made += _branch_loop(kernel, node, before | outside | names_in(node.target), done)
+        elif isinstance(node, ast.If):
+            made += _branch(kernel, node.body, outside, done)
+    return made
+
+
+def _branch_loop(
+    kernel: ast.FunctionDef, loop: ast.For, available: set[str], done: list[str]
+) -> int:
+    flow = Flow(kernel)
+    known = available | flow.parameters
+    own = {
+        s.targets[0].id
+        for s in loop.body
+        if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+    }
+    terms = [
+        t
+        for t in _common_terms(loop, flow, known | own)
+        if ast.unparse(t) not in done and flow.depends(t, names_in(loop.target) | own)
+    ]
+    made = 0
+    inner_done = [*done, *(ast.unparse(t) for t in terms)]
+    if terms:
+        needed = flow.closure(set().union(*(names_in(t) for t in terms))) & own
+        prelude = [
+            s for s in loop.body if isinstance(s, ast.Assign) and names_in(s.targets[0]) & needed
+        ]
+        rest = [s for s in loop.body if s not in prelude]
+        simple = all(not calls(s, "load") and not isinstance(s, ast.For) for s in prelude)
+        local = _stored(rest)
+        escaping = {n for n in local if _read_outside(kernel, loop, rest, n)}
+        if simple and rest and _neutral(rest, escaping, {ast.unparse(t) for t in terms}, flow):
+            condition = conjunction([copy(t) for t in terms])
+            branch = ast.If(test=condition, body=rest, orelse=[])
+            _drop_terms(rest, {ast.unparse(t) for t in terms})
+            loop.body = [*prelude, branch]
+            made = 1
+            return made + _branch(kernel, rest, known | own, inner_done)
+    return made + _branch(kernel, loop.body, known | own, done)
+
+
+def _common_terms(loop: ast.For, flow: Flow, known: set[str]) -> list[ast.expr]:
+    """Scalar parts that the masks of all masked vector loads under a loop have in common."""
+    common: list[ast.expr] | None = None
+    for call in calls(loop, "load"):
+        mask = keyword(call, "mask")
+        if mask is None:
+            continue
+        terms = {
+            ast.unparse(t): t
+            for t in conjuncts(flow.inline(mask, keep=_not_conditions(flow)))
+            if not flow.is_vector(t) and names_in(t) - {"tl"} <= known and names_in(t)
+        }
+        if common is None:
+            common = list(terms.values())
+        else:
+            common = [t for t in common if ast.unparse(t) in terms]
+    return common or []
+
+
+def _not_conditions(flow: Flow) -> set[str]:
+    """Names that stand for positions rather than conditions."""
+    return {
+        name
+        for name, value in flow.definitions.items()
+        if not (
+            isinstance(value, ast.Compare)
+            or (isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitAnd))
+        )
+    }
+
+
+def _stored(body: list[ast.stmt]) -> set[str]:
+    return {
+        n.id
+        for s in body
+        for n in ast.walk(s)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+
+
+def _read_outside(
+    kernel: ast.FunctionDef, loop: ast.For, rest: list[ast.stmt], name: str
+) -> bool:
+    """Whether a name set in the rest of a body is read anywhere else, or carried around."""
+    inside = {id(n) for s in rest for n in ast.walk(s)}
+    for node in ast.walk(kernel):
+        if id(node) in inside:
+            continue
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            return True
+    for s in rest:
+        for n in ast.walk(s):
+            if isinstance(n, ast.AugAssign) and ast.unparse(n.target) == name:
+                return True
+    return False
+
+
+def _neutral(
+    body: list[ast.stmt], carried: set[str], terms: set[str], flow: Flow, loads: set[str] | None = None
+) -> bool:
+    """Whether the body leaves every carried name as it was where a term of the masks is false."""
+    loads = set() if loads is None else loads
+    for s in body:
+        if isinstance(s, ast.For):
+            if names_in(s.target) & carried or not _neutral(s.body, carried, terms, flow, loads):
+                return False
+        elif isinstance(s, ast.If):
+            if s.orelse or not _neutral(s.body, carried, terms, flow, loads):
+                return False
+        elif isinstance(s, ast.AugAssign):
+            if not isinstance(s.op, ast.Add) or not _zero_where_masked(s.value, loads, flow):
+                return False
+        elif isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name):
+            name = s.targets[0].id
+            if name in carried and not _keeps(s.value, name, loads, flow):
+                return False
+            if _is_zero_load(s.value, loads, flow):
+                loads.add(name)
+            if _is_limit_load(s.value, flow):
+                loads.add(f"limit {name}")
+        else:
+            return False
+    return True
+
+
+def _strip(node: ast.expr) -> ast.expr:
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "to"
+    ):
+        node = node.func.value
+    return node
+
+
+def _is_zero_load(node: ast.expr, loads: set[str], flow: Flow) -> bool:
+    node = _strip(node)
+    if isinstance(node, ast.Name):
+        return node.id in loads
+    if isinstance(node, ast.Call) and is_call(node, "load") and keyword(node, "mask") is not None:
+        other = keyword(node, "other")
+        return isinstance(other, ast.Constant) and other.value == 0
+    return False
+
+
+def _is_limit_load(node: ast.expr, flow: Flow) -> bool:
+    node = _strip(node)
+    if isinstance(node, ast.Call) and is_call(node, "load") and keyword(node, "mask") is not None:
+        other = keyword(node, "other")
+        return other is not None and ast.unparse(other) in ("float('-inf')", "-float('inf')")
+    return False
+
+
+def _zero_where_masked(node: ast.expr, loads: set[str], flow: Flow) -> bool:
+    node = _strip(node)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _zero_where_masked(node.left, loads, flow) or _zero_where_masked(
+            node.right, loads, flow
+        )
+    return _is_zero_load(node, loads, flow)
+
+
+def _keeps(value: ast.expr, name: str, loads: set[str], flow: Flow) -> bool:
+    """`name = tl.maximum(name, <load with other -inf>)`, or a dot that adds to the name."""
+    if is_call(value, "dot") and isinstance(value, ast.Call):
+        third = value.args[2] if len(value.args) > 2 else keyword(value, "acc")
+        return (
+            isinstance(third, ast.Name)
+            and third.id == name
+            and any(_is_zero_load(a, loads, flow) for a in value.args[:2])
+        )
+    if is_call(value, "maximum") and isinstance(value, ast.Call):
+        first, second = value.args[0], _strip(value.args[1])
+        limit = _is_limit_load(second, flow) or (
+            isinstance(second, ast.Name) and f"limit {second.id}" in loads
+        )
+        return isinstance(first, ast.Name) and first.id == name and limit
+    return False
+
+
+def _drop_terms(body: list[ast.stmt], terms: set[str]) -> None:
+    """Leave out of conditions what the branch has tested."""
+
+    class Drop(ast.NodeTransformer):
+        def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+            self.generic_visit(node)
+            if isinstance(node.op, ast.BitAnd):
+                if ast.unparse(node.left) in terms:
+                    return node.right
+                if ast.unparse(node.right) in terms:
+                    return node.left
+            return node
+
+    for s in body:
+        Drop().visit(s)
+
+
+REWRITE = Rewrite("skip", (FindingKind.ISSUE_BOUND, FindingKind.EXCESS_TRAFFIC), apply)
