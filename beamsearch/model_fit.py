@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from beamsearch.model_time import Constants, Work, launch_ms
 from beamsearch.records.record import Record
@@ -41,6 +42,20 @@ class Sample(Record):
     def modelled_ms(self, gpu: Gpu, constants: Constants) -> float:
         """The model's time of the whole call."""
         return sum(launch_ms(work, gpu, constants) for work in self.works)
+
+
+def samples_of(table: dict[str, Any]) -> list[Sample]:
+    """The measured variants of a table that `tools/fit_model.py` wrote."""
+    return [
+        Sample(
+            name=row["name"],
+            problem=row["problem"],
+            measured_ms=row["ms"],
+            works=[Work.model_validate(work) for work in row["works"]],
+        )
+        for row in table["variants"]
+        if row["state"] == "ok"
+    ]
 
 
 def fit(samples: Sequence[Sample], gpu: Gpu, start: Constants | None = None) -> Constants:

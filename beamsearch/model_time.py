@@ -22,13 +22,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from profiling.gpus import Gpu
 from profiling.occupancy import blocks_per_sm
 from profiling.profile import CodeAccess, CodeRegion, Launch, Profile, Record
-from profiling.traffic import AccessTrace, LaunchTrace, LineAccess, launch_traffic
+from profiling.traffic import SECTOR, AccessTrace, LaunchTrace, LineAccess, launch_traffic
 
-LEVELS = ("dram", "l2", "l1")
 COST_CLASSES: dict[str, str] = {
     "integer": "integer",
     "uniform": "uniform",
@@ -67,7 +67,8 @@ class Constants(Record):
     power: float = 3.0
 
 
-FITTED = Constants()
+FITTED = Constants.model_validate_json(Path(__file__).with_name("model_constants.json").read_text())
+"""Written by `tools/fit_model.py`; the defaults above are where the fit starts."""
 
 
 class Work(Record):
@@ -81,7 +82,9 @@ class Work(Record):
     dram_bytes: float
     l2_bytes: float
     l1_lines: float
-    """Lines touched by all requests of the launch."""
+    """128-byte lines touched by all requests of the launch."""
+    l1_sectors: float
+    """32-byte sectors touched by them."""
     instructions: dict[str, float]
     """Warp instructions of the launch by cost class."""
     batches: float
@@ -101,17 +104,16 @@ def estimate(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> Profile:
     ranks only kernels without loops.
     """
     works = works_of(profile, trace, gpu)
-    traffic: dict[str, float] = defaultdict(float)
-    for launch, seen in _pairs(profile.launches, trace):
-        if seen is not None:
-            resident = _resident(launch, gpu)
-            moved = launch_traffic(seen, gpu, resident, launch.shared_bytes or 0)
-            for level in LEVELS:
-                traffic[level] += moved[level]
+    known = trace is not None and bool(trace.launches)
+    traffic = {
+        "dram": sum(work.dram_bytes for work in works),
+        "l2": sum(work.l2_bytes for work in works),
+        "l1": sum(work.l1_sectors for work in works) * SECTOR,
+    }
     return profile.model_copy(
         update={
             "modelled_ms": sum(launch_ms(work, gpu) for work in works) or None,
-            "traffic": dict(traffic),
+            "traffic": traffic if known else {},
         }
     )
 
@@ -172,13 +174,15 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
     for region, count in zip(launch.regions, turns, strict=True):
         for kind, number in region.mix.items():
             instructions[COST_CLASSES.get(kind, "other")] += number * count * warps * blocks
-    lines = sum(
-        access.count * count * warps * _lines_per_request(access, trace)
-        for region, count in zip(launch.regions, turns, strict=True)
-        for access in region.accesses
-    )
+    lines = sectors = 0.0
+    for region, count in zip(launch.regions, turns, strict=True):
+        for access in region.accesses:
+            requests = access.count * count * warps * blocks
+            touched = _touched(access, trace)
+            lines += requests * touched[0]
+            sectors += requests * touched[1]
     if trace is None:
-        traffic = {"dram": lines * 128.0 * blocks, "l2": lines * 128.0 * blocks, "l1": 0.0}
+        traffic = {"dram": sectors * SECTOR, "l2": sectors * SECTOR, "l1": 0.0}
         near_dram, near_l2 = 1.0, 1.0
     else:
         traffic = launch_traffic(trace, gpu, resident, launch.shared_bytes or 0)
@@ -210,7 +214,8 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
         resident=resident,
         dram_bytes=traffic["dram"],
         l2_bytes=l2_bytes,
-        l1_lines=lines * blocks,
+        l1_lines=lines,
+        l1_sectors=sectors,
         instructions=dict(sorted(instructions.items())),
         batches=batches,
         dram_batches=dram_batches,
@@ -274,13 +279,13 @@ def _past_l1(launch: Launch, trace: LaunchTrace | None) -> float:
     return sum(n for past, n in asked if past) / max(sum(n for _, n in asked), 1.0)
 
 
-def _lines_per_request(access: CodeAccess, trace: LaunchTrace | None) -> float:
-    """128-byte lines one warp request touches, given how lanes lie over the block."""
-    if access.lane_elements == 0:
-        return 1.0
+def _touched(access: CodeAccess, trace: LaunchTrace | None) -> tuple[float, float]:
+    """128-byte lines and sectors one warp request touches, given how lanes lie over the block."""
     seen = _find_line(access, trace)
-    if seen is None or not seen.patterns:
-        return 1.0 if trace is not None else max(1.0, access.bits * 32 / 8 / 128)
+    if access.lane_elements == 0 or (trace is not None and (seen is None or not seen.patterns)):
+        return 1.0, 1.0
+    if seen is None:
+        return max(1.0, access.bits * 32 / 8 / 128), max(1.0, access.bits * 32 / 8 / SECTOR)
     vector = max(1, access.bits // 8 // seen.element_bytes)
     owned = access.lane_elements or vector
 
@@ -292,7 +297,7 @@ def _lines_per_request(access: CodeAccess, trace: LaunchTrace | None) -> float:
         )
 
     best = min(seen.patterns, key=lambda pattern: distance(pattern.model_dump()))
-    return best.lines
+    return best.lines, best.sectors
 
 
 def _find_line(access: CodeAccess, trace: LaunchTrace | None) -> LineAccess | None:

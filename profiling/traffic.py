@@ -118,7 +118,7 @@ def l1_bytes(gpu: Gpu, shared_bytes_per_sm: int) -> int:
 def launch_traffic(
     trace: LaunchTrace, gpu: Gpu, blocks_per_sm: int, shared_bytes: int = 0
 ) -> dict[str, float]:
-    """Bytes of one launch between L1 and the registers (`l1`), L2 and L1 (`l2`), memory and L2.
+    """Bytes of one launch that threads ask of the L1 (`l1`), L2 and L1 (`l2`), memory and L2.
 
     A program's repeated reads hit the L1 where what all blocks of an SM touched in between fits
     there, else the L2 where what all running blocks touched in between fits, else they go to
@@ -143,13 +143,16 @@ def launch_traffic(
     a_program = max(first + written, 1.0)
     read = from_memory * programs
     for tensor in trace.tensors:
-        near = sum(
+        far = sum(
             n.bytes
             for n in tensor.neighbours
             # Programs that run at the same time find each other's data however much they touch.
-            if n.distance < running or n.distance * a_program <= l2_capacity
+            if n.distance >= running and n.distance * a_program > l2_capacity
         )
-        fresh = (tensor.read_bytes - near) * programs + near  # the first program reads it all
+        fresh = (tensor.read_bytes - sum(n.bytes for n in tensor.neighbours)) * programs
+        # More than the tensor holds was read before by a program that was not sampled: near, since
+        # the likely far ones (a grid row, a grid plane away) are sampled.
+        fresh = min(fresh, tensor.storage_bytes) + far * programs
         if tensor.storage_bytes <= l2_capacity:
             fresh = min(fresh, tensor.storage_bytes)
         read += max(fresh, min(tensor.storage_bytes, tensor.read_bytes))

@@ -16,7 +16,7 @@ from beamsearch.commands.options import (
     TargetOption,
     TimeLimitOption,
 )
-from beamsearch.errors import Stopped
+from beamsearch.errors import Stopped, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +97,8 @@ def run(
         "device": device,
     }
     settings = read_settings(config, flags)
+    if output is not None and output.exists() and not output.is_dir():
+        raise UsageError(f"--output {output} is a file; give a folder, new or of an earlier run")
 
     from beamsearch import run as runner
     from beamsearch.problem import find_problem
