@@ -58,8 +58,11 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
         except Exception as error:  # noqa: BLE001 - a candidate may raise anything; it is reported
             failed = _say(error)
     traffic: dict[str, float] = defaultdict(float)
+    first: dict[str, str | None] = {}
     for launch in launches:
         failed = failed or launch.failed
+        if first.setdefault(launch.name, launch.config) != launch.config:
+            continue  # another configuration of the same launch
         blocks = max(1, gpu.max_warps_per_sm // 2 // launch.num_warps)
         for level, size in launch_traffic(launch, gpu, blocks).items():
             traffic[level] += size

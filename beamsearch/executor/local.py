@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.executor.jobs import (
@@ -40,6 +40,7 @@ class LocalExecutor:
         scratch: Path,
         seed: int,
         interpreter_processes: int = 2,
+        profiler: Literal["auto", "ncu", "compiler"] = "auto",
     ) -> None:
         self.measures = device is not None
         self.gpu = gpu.name
@@ -60,7 +61,9 @@ class LocalExecutor:
         else:
             from beamsearch.judge.on_gpu import MeasuringJudge
 
-            self._measuring = MeasuringJudge(problem, gpu, device=device, **common)
+            self._measuring = MeasuringJudge(
+                problem, gpu, device=device, use_ncu=profiler != "compiler", **common
+            )
             self.gpu = self._measuring.device_name
 
     @overload

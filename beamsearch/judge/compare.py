@@ -73,6 +73,8 @@ class Difference:
         text = f"{self.wrong} of {self.elements} elements wrong ({share:.3g}%)"
         if self.not_finite:
             text += f", {self.not_finite} of them NaN, infinite or never written"
+            if self.not_finite == self.wrong:
+                text += f" (one at {where})"
         if self.not_finite < self.wrong or self.drifted:
             text += f"; worst error {self.worst:.4g} at {where}: {got:.6g} instead of {want:.6g}"
         return text + f"; rms error {100 * self.relative_rms:.3g}% of the output's spread"

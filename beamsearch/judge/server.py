@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
+import io
 import os
 import resource
 import signal
@@ -148,6 +149,10 @@ def _redirect(path: str) -> None:
     os.dup2(out, 2)
     os.close(null)
     os.close(out)
+    # A process that is killed flushes nothing.
+    for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, io.TextIOWrapper)
+        stream.reconfigure(line_buffering=True)
 
 
 def _data_bytes() -> int:

@@ -148,10 +148,19 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
         return Rejected(Outcome.CRASHED, stage, reason)
     if stage is Stage.LOAD:
         return Rejected(Outcome.INVALID, stage, f"fails to import{at}: {kind}: {message}")
+    return crash_of(stage, what, kind, at, str(error))
+
+
+def crash_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejected:
+    """An exception while the kernel ran: of its own, or because the GPU or its memory gave up."""
     if "CUDA error" in message or kind == "AcceleratorError":
-        reason = f"{what}: {message}{at}; the kernel probably reads or writes outside its tensors"
+        first = message.splitlines()[0]
+        reason = f"{what}: {first}{at}; the kernel probably reads or writes outside its tensors"
         return Rejected(Outcome.CRASHED, stage, reason)
-    reason = f"{what}: raises {kind}{at}: {message}"
+    if kind in ("OutOfMemoryError", "MemoryError"):
+        wanted = one_line(message).split(". GPU ")[0]
+        return Rejected(Outcome.CRASHED, stage, f"{what}: {kind}{at}: {wanted}")
+    reason = f"{what}: raises {kind}{at}: {one_line(message)}"
     return Rejected(Outcome.CRASHED, stage, reason, raised=True)
 
 

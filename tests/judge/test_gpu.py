@@ -151,6 +151,31 @@ def test_lane_is_healthy_after(
     assert judge(SCALE_KERNEL).verdict.correct
 
 
+def test_closing_gives_the_memory_back(scale_problem: Problem, tmp_path: Path) -> None:
+    import gc
+
+    import torch
+
+    gc.collect()
+    before = torch.cuda.memory_allocated()
+    executor = gpu_executor(scale_problem, tmp_path)
+    for number, source in enumerate((SCALE_KERNEL, WRONG["value"][0], WRONG["in place"][0])):
+        executor.run(JudgeJob(subject=Subject(name=str(number), source=source)))
+    assert torch.cuda.memory_allocated() > before + (16 << 20)
+    executor.close()
+    del executor
+    left = torch.cuda.memory_allocated() - before
+    print(f"\nleft after closing: {left} bytes")
+    if left:
+        found = [o for o in gc.get_objects() if isinstance(o, torch.Tensor) and o.is_cuda]
+        for tensor in found:
+            print("   ", tensor.dtype, tuple(tensor.shape), len(gc.get_referrers(tensor)))
+            for owner in gc.get_referrers(tensor)[:4]:
+                print("        ", type(owner), str(owner)[:150])
+        print("after a collection:", gc.collect(), torch.cuda.memory_allocated() - before)
+    assert left == 0
+
+
 def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:
     problem = find_problem("43")
     assert problem.input_kernel is not None
@@ -159,6 +184,7 @@ def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:
     subjects = [
         Subject(name="eager", kind="eager"),
         Subject(name="compile", kind="compile"),
+        Subject(name="max-autotune", kind="max_autotune"),
         Subject(name="input", source=source),
         Subject(name="twin", source=source),
         Subject(name="wrong", source=source.replace("best.to(", "(best * 1.5).to(")),
@@ -177,7 +203,7 @@ def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:
             print(f"    {launch.name} triton={launch.triton} {launch.duration_us} us")
     finally:
         executor.close()
-    assert set(comparison.measurements) == {"eager", "compile", "input", "twin"}
+    assert set(comparison.measurements) == {"eager", "compile", "max-autotune", "input", "twin"}
     assert "elements wrong" in comparison.failed["wrong"]
     one, other = (comparison.measurements[name].time_ms for name in ("input", "twin"))
     assert one == pytest.approx(other, rel=0.02)

@@ -146,6 +146,22 @@ def test_what_the_interpreter_cannot_run_is_not_called_wrong(judge: Judge) -> No
     assert "interpreter cannot run it at line" in verdict.reason
 
 
+def test_judgements_do_not_depend_on_where_or_when(
+    scale_problem: Problem, judge: Judge, tmp_path: Path
+) -> None:
+    elsewhere = LocalExecutor(
+        scale_problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path / "other", seed=7
+    )
+    prints = variant(HOST, HOST + "    print(x, object(), __file__)\n")
+    try:
+        for source in (prints, BROKEN["raises"][0], BROKEN["does not compile"][0]):
+            found = elsewhere.run(JudgeJob(subject=Subject(name="candidate", source=source)))
+            assert found == judge(source)
+            assert found.verdict.output
+    finally:
+        elsewhere.close()
+
+
 def test_endless_kernel_ends_at_its_deadline_with_all_it_started(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

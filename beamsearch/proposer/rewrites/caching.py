@@ -18,7 +18,11 @@ FORMS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
         {"eviction_policy": "evict_first"},
         {"cache_modifier": ".cs"},
     ),
-    ("loads evicted last, stores first", {"eviction_policy": "evict_last"}, {"eviction_policy": "evict_first"}),
+    (
+        "loads evicted last, stores first",
+        {"eviction_policy": "evict_last"},
+        {"eviction_policy": "evict_first"},
+    ),
     ("loads kept out of L1 (.cg)", {"cache_modifier": ".cg"}, {}),
 )
 

@@ -105,10 +105,14 @@ def _is_shape(value: ast.expr | None, launch: Launch, depth: int = 6) -> bool:
     if isinstance(value, ast.Constant):
         return isinstance(value.value, int) and not isinstance(value.value, bool)
     if isinstance(value, ast.BinOp) and not isinstance(value.op, ast.Div):
-        return _is_shape(value.left, launch, depth - 1) and _is_shape(value.right, launch, depth - 1)
+        return _is_shape(value.left, launch, depth - 1) and _is_shape(
+            value.right, launch, depth - 1
+        )
     if isinstance(value, ast.Call):
         function = value.func
-        named = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        named = (
+            function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        )
         return named in SHAPE_CALLS
     if isinstance(value, ast.Subscript):
         return ast.unparse(value.value).endswith(".shape")

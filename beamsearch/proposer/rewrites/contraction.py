@@ -1,8 +1,8 @@
 """A scalar loop of multiply-adds becomes `tl.dot`, so that the matrix units do the work.
 
-Fits a loop `acc += x * w` where x varies with lanes and loop, and w with the loop and with one digit
-of a program id: the loop is contracted, the digit becomes a second axis of the accumulator. Products
-of bfloat16 and float16 are exact in float32 either way, and the sum stays in float32.
+Fits a loop `acc += x * w` where x varies with lanes and loop, and w with the loop and with one
+digit of a program id: the loop is contracted, the digit becomes a second axis of the accumulator.
+Products of bfloat16 and float16 are exact in float32 either way, and the sum stays in float32.
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from beamsearch.proposer.rewrites.digits import FlatIndex, host_factors, take_apart, without
-from beamsearch.proposer.rewrites.flow import REDUCTIONS, SHAPED, Flow, merge_augmented, product
+from beamsearch.proposer.rewrites.flow import (
+    REDUCTIONS,
+    SHAPED,
+    Flow,
+    merge_augmented,
+    product,
+    substitute_all,
+)
 from beamsearch.proposer.rewrites.hints import Hints
 from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
 from beamsearch.proposer.rewrites.launch import block_parameters, set_block
-from beamsearch.proposer.rewrites.rereads import _inlined
-from beamsearch.proposer.rewrites.skip import _strip
+from beamsearch.proposer.rewrites.skip import uncast
 from beamsearch.proposer.rewrites.source import (
     Launch,
     Module,
@@ -142,7 +148,7 @@ def _find(kernel: ast.FunctionDef) -> _Product:
         vector = [flow.is_vector(s.args[0]) for s in sides if s is not None]
         if sorted(vector) != [False, True]:
             continue
-        lanes, weights = (sides if vector[0] else sides[::-1])
+        lanes, weights = sides if vector[0] else sides[::-1]
         assert lanes is not None and weights is not None and isinstance(last.target, ast.Name)
         if keyword(weights, "mask") is not None or flow.is_vector(bound):
             continue
@@ -159,7 +165,7 @@ def _find(kernel: ast.FunctionDef) -> _Product:
 
 def _as_load(node: ast.expr, local: dict[str, ast.expr]) -> ast.Call | None:
     for _ in range(4):
-        node = _strip(node)
+        node = uncast(node)
         if isinstance(node, ast.Call) and is_call(node, "load"):
             return node
         if isinstance(node, ast.Name) and node.id in local:
@@ -189,9 +195,7 @@ def _check_accumulator(kernel: ast.FunctionDef, name: str, loop: ast.For) -> Non
 def _digit(kernel: ast.FunctionDef, found: _Product) -> tuple[str, FlatIndex]:
     """The program id's fastest digit that only the weights depend on, taken apart."""
     flow = Flow(kernel)
-    lanes, weights = (
-        flow.closure(names_in(call.args[0])) for call in (found.lanes, found.weights)
-    )
+    lanes, weights = (flow.closure(names_in(call.args[0])) for call in (found.lanes, found.weights))
     for axis in (0, 1, 2):
         trial = FlatIndex("<program>", axis, f"tl.program_id({axis})", None)
         try:
@@ -230,13 +234,13 @@ def _replace_loop(kernel: ast.FunctionDef, found: _Product, depth: str, inside: 
     texts = []
     for call, name in ((found.lanes, row), (found.weights, column)):
         swap = {variable: ast.Name(id=name, ctx=ast.Load())}
-        address = Substitute(swap).visit(_inlined(call.args[0], local))
+        address = Substitute(swap).visit(substitute_all(call.args[0], local))
         mask = keyword(call, "mask")
         parts = [f"({name} < {found.bound})"]
         if name == column:
             parts.append(inside)
         if mask is not None:
-            parts.insert(0, f"({ast.unparse(Substitute(swap).visit(_inlined(mask, local)))})")
+            parts.insert(0, f"({ast.unparse(Substitute(swap).visit(substitute_all(mask, local)))})")
         extra = "".join(
             f", {k.arg}={ast.unparse(k.value)}"
             for k in call.keywords
@@ -326,6 +330,4 @@ def _define(kernel: ast.FunctionDef, root: FlatIndex, axis: str) -> None:
     kernel.body[at:at] = lines
 
 
-REWRITE = Rewrite(
-    "matrix units", (FindingKind.IDLE_MATRIX_UNITS, FindingKind.ISSUE_BOUND), apply
-)
+REWRITE = Rewrite("matrix units", (FindingKind.IDLE_MATRIX_UNITS, FindingKind.ISSUE_BOUND), apply)

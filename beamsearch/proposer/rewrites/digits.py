@@ -196,8 +196,8 @@ def take_apart(kernel: ast.FunctionDef, root: FlatIndex, flow: Flow) -> None:
     if any(Counter(p.dens) - dens for p in open_parts):
         raise NotApplicable("a quotient beyond the last digit")
     names: dict[Part, str] = {}
-    for i, (part, name) in enumerate(chain):
-        names[part] = name or fresh(kernel, f"{root_name(root)}_{i}")
+    for i, (part, given) in enumerate(chain):
+        names[part] = given or fresh(kernel, f"{root_name(root)}_{i}")
         assert part.mod is not None
         root.digits.append(Digit(names[part], product(list(part.mod))))
     names[last] = found.get(last) or fresh(kernel, f"{root_name(root)}_rest")
@@ -238,7 +238,9 @@ def _really_used(kernel: ast.FunctionDef, parts: _Parts, part: Part, name: str |
 
 def _drop_unused(kernel: ast.FunctionDef, parts: _Parts) -> None:
     """Drop definitions of parts that nothing reads any more."""
-    read = {n.id for n in ast.walk(kernel) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    read = {
+        n.id for n in ast.walk(kernel) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    }
 
     def unused(node: ast.stmt) -> bool:
         if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
@@ -304,10 +306,14 @@ def host_factors(node: ast.expr, launch: Launch) -> list[str]:
                 made = single_assignment(launch.function, tensor.id)
             except NotApplicable:
                 return [ast.unparse(node)]
-            if isinstance(made, ast.Call) and made.args and isinstance(made.args[0], ast.Tuple):
-                if ast.unparse(made.func) in ("torch.empty", "torch.zeros"):
-                    sizes = [host_factors(size, launch) for size in made.args[0].elts]
-                    return sorted(f for size in sizes for f in size)
+            if (
+                isinstance(made, ast.Call)
+                and made.args
+                and isinstance(made.args[0], ast.Tuple)
+                and ast.unparse(made.func) in ("torch.empty", "torch.zeros")
+            ):
+                sizes = [host_factors(size, launch) for size in made.args[0].elts]
+                return sorted(f for size in sizes for f in size)
     return [ast.unparse(node)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 from beamsearch.proposer.rewrites.source import (
     Substitute,
@@ -12,12 +13,15 @@ from beamsearch.proposer.rewrites.source import (
     parameters,
 )
 
+DEEPEST = 20
+"""Definitions followed in a row; a definition that leads back to itself would never end."""
 REDUCTIONS = ("sum", "max", "min", "reduce", "argmax", "argmin", "xor_sum")
-SHAPED = (
-    "reshape view trans permute expand_dims broadcast_to dot dot_scaled join split gather sort "
-    "cumsum cumprod associative_scan histogram interleave cat flip ravel topk make_block_ptr "
-    "advance make_tensor_descriptor inline_asm_elementwise"
-).split()
+SHAPED = frozenset(
+    {"reshape", "view", "trans", "permute", "expand_dims", "broadcast_to", "dot", "dot_scaled"}
+    | {"join", "split", "gather", "sort", "cumsum", "cumprod", "associative_scan", "histogram"}
+    | {"interleave", "cat", "flip", "ravel", "topk", "make_block_ptr", "advance"}
+    | {"make_tensor_descriptor", "inline_asm_elementwise"}
+)
 """Functions whose meaning depends on the shape or order of axes."""
 
 
@@ -94,13 +98,18 @@ class Flow:
     def inline(self, node: ast.expr, keep: set[str] | None = None) -> ast.expr:
         """The expression with every name replaced by its definition, but for those to keep."""
         definitions = {k: v for k, v in self.definitions.items() if k not in (keep or set())}
-        result = copy(node)
-        for _ in range(20):
-            known = {k: v for k, v in definitions.items() if k in names_in(result)}
-            if not known:
-                break
-            result = Substitute(known).visit(result)
-        return result
+        return substitute_all(node, definitions)
+
+
+def substitute_all(node: ast.expr, definitions: Mapping[str, ast.expr]) -> ast.expr:
+    """The expression with definitions put in, and those of their names, until none is left."""
+    result = copy(node)
+    for _ in range(DEEPEST):
+        known = {k: v for k, v in definitions.items() if k in names_in(result)}
+        if not known:
+            break
+        result = Substitute(known).visit(result)
+    return result
 
 
 def _is_vector(node: ast.AST, vectors: set[str]) -> bool:
@@ -157,7 +166,10 @@ def factors(node: ast.expr, definitions: dict[str, ast.expr] | None = None) -> l
 
 def product(parts: list[str]) -> str:
     """Factors as an expression's text."""
-    return " * ".join(f"({p})" if not p.isidentifier() and not p.isdigit() else p for p in parts) or "1"
+    return (
+        " * ".join(f"({p})" if not p.isidentifier() and not p.isdigit() else p for p in parts)
+        or "1"
+    )
 
 
 def merge_augmented(body: list[ast.stmt]) -> None:

@@ -145,7 +145,7 @@ class _Host:
         self.names = kept
         return tuple(results)
 
-    def _call(self, node: ast.Call) -> Any:  # noqa: PLR0911 - one line a function
+    def _call(self, node: ast.Call) -> Any:
         function = ast.unparse(node.func)
         arguments = [self._value(a) for a in node.args]
         if function.endswith("cdiv"):

@@ -7,11 +7,13 @@ loop is short, as a tuple of vectors in registers. Halves the reads of two-pass 
 from __future__ import annotations
 
 import ast
+import itertools
 from dataclasses import dataclass
 
-from beamsearch.proposer.rewrites.flow import SHAPED, Flow, summands
+from beamsearch.proposer.rewrites.flow import SHAPED, Flow, substitute_all, summands
 from beamsearch.proposer.rewrites.hints import Hints
 from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.rewrites.launch import block_parameters, set_block
 from beamsearch.proposer.rewrites.source import (
     Launch,
     Module,
@@ -30,6 +32,7 @@ from beamsearch.proposer.rewrites.source import (
     set_argument,
     statements,
 )
+from beamsearch.proposer.rewrites.strip import pointer_arguments
 from beamsearch.proposer.rewrites.unroll import make_static, range_bound
 from profiling.profile import FindingKind
 
@@ -85,8 +88,6 @@ def _any(module: Module, hints: Hints, form: str, block: int, warps: int) -> str
 
 def _resize(module: Module, kernel: ast.FunctionDef, launch: Launch, block: int, warps: int) -> str:
     """Another block where the kernel has one that can change, since much is kept per lane now."""
-    from beamsearch.proposer.rewrites.launch import block_parameters, set_block
-
     blocks = block_parameters(module, kernel, launch)
     if len(blocks) != 1:
         return ""
@@ -99,14 +100,16 @@ def _find(kernel: ast.FunctionDef, launch: Launch) -> _Pair:
     """Two top-level loops over the same range, reading the same, nothing written in between."""
     flow = Flow(kernel)
     loops = [s for s in kernel.body if isinstance(s, ast.For)]
-    for first, second in zip(loops, loops[1:], strict=False):
+    for first, second in itertools.pairwise(loops):
         bound = range_bound(first)
         other = range_bound(second)
         if bound is None or other is None or ast.dump(bound) != ast.dump(other):
             continue
         if calls(first, "store") or "atomic" in ast.unparse(first):
             continue
-        if any(isinstance(n, ast.For | ast.If | ast.While) for s in first.body for n in ast.walk(s)):
+        if any(
+            isinstance(n, ast.For | ast.If | ast.While) for s in first.body for n in ast.walk(s)
+        ):
             continue
         shared = []
         for a in _loads(first):
@@ -120,8 +123,6 @@ def _find(kernel: ast.FunctionDef, launch: Launch) -> _Pair:
 
 
 def _check_not_written(kernel: ast.FunctionDef, launch: Launch) -> None:
-    from beamsearch.proposer.rewrites.strip import pointer_arguments
-
     if pointer_arguments(kernel, launch, "load") & pointer_arguments(kernel, launch, "store"):
         raise NotApplicable("the kernel reads what it writes")
 
@@ -157,7 +158,7 @@ def _key(statement: ast.Assign, loop: ast.For, flow: Flow) -> str:
     parts = [call.args[0], *(k.value for k in call.keywords if k.arg in ("mask", "other"))]
     texts = []
     for part in parts:
-        whole = Substitute(variable).visit(flow.inline(_inlined(part, local)))
+        whole = Substitute(variable).visit(flow.inline(substitute_all(part, local)))
         texts.append(" + ".join(sorted(ast.unparse(s) for s in summands(whole))))
     return "|".join(texts)
 
@@ -173,19 +174,7 @@ def _local_definitions(loop: ast.For) -> dict[str, ast.expr]:
     return found
 
 
-def _inlined(node: ast.expr, definitions: dict[str, ast.expr]) -> ast.expr:
-    result = copy(node)
-    for _ in range(20):
-        known = {k: v for k, v in definitions.items() if k in names_in(result)}
-        if not known:
-            return result
-        result = Substitute(known).visit(result)
-    return result
-
-
-def _registers(
-    kernel: ast.FunctionDef, launch: Launch, pair: _Pair, values: dict[str, int]
-) -> str:
+def _registers(kernel: ast.FunctionDef, launch: Launch, pair: _Pair, values: dict[str, int]) -> str:
     """Both loops unrolled whole; the loaded vectors kept in a tuple."""
     length = pair.bound.value if isinstance(pair.bound, ast.Constant) else None
     if isinstance(pair.bound, ast.Name) and pair.bound.id in constexprs(kernel):

@@ -16,8 +16,16 @@ from beamsearch.proposer.rewrites.digits import (
     find_vector_index,
     rows_on_host,
     take_apart,
+    without,
 )
-from beamsearch.proposer.rewrites.flow import REDUCTIONS, SHAPED, Flow, factors, merge_augmented
+from beamsearch.proposer.rewrites.flow import (
+    REDUCTIONS,
+    SHAPED,
+    Flow,
+    factors,
+    merge_augmented,
+    product,
+)
 from beamsearch.proposer.rewrites.hints import Hints
 from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
 from beamsearch.proposer.rewrites.source import (
@@ -78,9 +86,7 @@ def prepare(kernel: ast.FunctionDef) -> tuple[Flow, FlatIndex]:
     return flow, root
 
 
-def retile(
-    module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints, rows: int
-) -> str:
+def retile(module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints, rows: int) -> str:
     """Change the kernel's flat index to rows. Raises NotApplicable; the module is then spoilt."""
     values = hints.launch_values(module, kernel.name)
     _, root = prepare(kernel)
@@ -91,15 +97,15 @@ def retile(
     count, exact = rows_on_host(kernel, launch, host_total, root.inner(1))
     host_width = host_value(kernel, launch, parse(width))
     tile = add_constexpr(kernel, launch, "ROWS", ast.Constant(value=rows)) if rows > 1 else None
-    row_count = _row_count(kernel, launch, total, root, count)
+    row_count = count_rows(kernel, launch, total, root, count)
     conditions = [f"({root.digits[0].name} < {width})"]
     row = fresh(kernel, "row")
     if tile:
         conditions.append(f"({row} < {row_count})")
     if not exact:
         conditions.append(f"({root.name} < {total})")
-    _replace_compares(kernel, compares, " & ".join(conditions))
-    _place(kernel, root, _definitions(kernel, root, row, tile))
+    replace_compares(kernel, compares, " & ".join(conditions))
+    place(kernel, root, _definitions(kernel, root, row, tile))
     if tile:
         _two_axes(kernel, root.block, tile)
     per_row = f"triton.cdiv({ast.unparse(host_width)}, META['{root.block}'])"
@@ -107,9 +113,9 @@ def retile(
     axes[root.axis] = parse(f"{per_row} * ({groups})")
     set_grid(launch, axes)
     set_argument(kernel, launch, root.block, block_value(host_width))
-    known = _known(values, width)
-    if known:
-        set_argument(kernel, launch, "num_warps", ast.Constant(value=_warps(known, rows)))
+    length = known(values, width)
+    if length:
+        set_argument(kernel, launch, "num_warps", ast.Constant(value=_warps(length, rows)))
     what = "one row" if rows == 1 else f"{rows} rows"
     return f"flat index of {kernel.name} taken apart into {what} of {width} a program"
 
@@ -119,7 +125,7 @@ def block_value(width: ast.expr, widest: int = WIDEST) -> ast.expr:
     return parse(f"min(triton.next_power_of_2({ast.unparse(width)}), {widest})")
 
 
-def _known(values: dict[str, int], text: str) -> int | None:
+def known(values: dict[str, int], text: str) -> int | None:
     return values.get(text) if text.isidentifier() else None
 
 
@@ -129,13 +135,10 @@ def _warps(width: int, rows: int) -> int:
     return max(1, min(8, lanes // 128))
 
 
-def _row_count(
+def count_rows(
     kernel: ast.FunctionDef, launch: Launch, total: str, root: FlatIndex, host: ast.expr
 ) -> str:
     """Rows as a kernel expression."""
-    from beamsearch.proposer.rewrites.digits import without
-    from beamsearch.proposer.rewrites.flow import product
-
     left = without(factors(parse(total)), root.inner(1))
     if left is not None:
         return product(left)
@@ -180,7 +183,7 @@ def digit_lines(root: FlatIndex, first: int, rest: str) -> list[str]:
     return lines
 
 
-def _replace_compares(kernel: ast.FunctionDef, compares: list[ast.Compare], text: str) -> None:
+def replace_compares(kernel: ast.FunctionDef, compares: list[ast.Compare], text: str) -> None:
     class Swap(ast.NodeTransformer):
         def visit_Compare(self, node: ast.Compare) -> ast.AST:
             return parse(text) if node in compares else node
@@ -188,7 +191,7 @@ def _replace_compares(kernel: ast.FunctionDef, compares: list[ast.Compare], text
     Swap().visit(kernel)
 
 
-def _place(kernel: ast.FunctionDef, root: FlatIndex, text: str) -> None:
+def place(kernel: ast.FunctionDef, root: FlatIndex, text: str) -> None:
     """Put the new definitions where the flat index was defined; drop what nothing reads."""
     for i, node in enumerate(kernel.body):
         if isinstance(node, ast.Assign) and names_in(node.targets[0]) == {root.name}:

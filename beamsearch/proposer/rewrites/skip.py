@@ -127,9 +127,7 @@ def _stored(body: list[ast.stmt]) -> set[str]:
     }
 
 
-def _read_outside(
-    kernel: ast.FunctionDef, loop: ast.For, rest: list[ast.stmt], name: str
-) -> bool:
+def _read_outside(kernel: ast.FunctionDef, loop: ast.For, rest: list[ast.stmt], name: str) -> bool:
     """Whether a name set in the rest of a body is read anywhere else, or carried around."""
     inside = {id(n) for s in rest for n in ast.walk(s)}
     for node in ast.walk(kernel):
@@ -145,7 +143,11 @@ def _read_outside(
 
 
 def _neutral(
-    body: list[ast.stmt], carried: set[str], terms: set[str], flow: Flow, loads: set[str] | None = None
+    body: list[ast.stmt],
+    carried: set[str],
+    terms: set[str],
+    flow: Flow,
+    loads: set[str] | None = None,
 ) -> bool:
     """Whether the body leaves every carried name as it was where a term of the masks is false."""
     loads = set() if loads is None else loads
@@ -172,7 +174,8 @@ def _neutral(
     return True
 
 
-def _strip(node: ast.expr) -> ast.expr:
+def uncast(node: ast.expr) -> ast.expr:
+    """An expression without the casts around it."""
     while (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -183,7 +186,7 @@ def _strip(node: ast.expr) -> ast.expr:
 
 
 def _is_zero_load(node: ast.expr, loads: set[str], flow: Flow) -> bool:
-    node = _strip(node)
+    node = uncast(node)
     if isinstance(node, ast.Name):
         return node.id in loads
     if isinstance(node, ast.Call) and is_call(node, "load") and keyword(node, "mask") is not None:
@@ -193,7 +196,7 @@ def _is_zero_load(node: ast.expr, loads: set[str], flow: Flow) -> bool:
 
 
 def _is_limit_load(node: ast.expr, flow: Flow) -> bool:
-    node = _strip(node)
+    node = uncast(node)
     if isinstance(node, ast.Call) and is_call(node, "load") and keyword(node, "mask") is not None:
         other = keyword(node, "other")
         return other is not None and ast.unparse(other) in ("float('-inf')", "-float('inf')")
@@ -201,7 +204,7 @@ def _is_limit_load(node: ast.expr, flow: Flow) -> bool:
 
 
 def _zero_where_masked(node: ast.expr, loads: set[str], flow: Flow) -> bool:
-    node = _strip(node)
+    node = uncast(node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return _zero_where_masked(node.left, loads, flow) or _zero_where_masked(
             node.right, loads, flow
@@ -219,7 +222,7 @@ def _keeps(value: ast.expr, name: str, loads: set[str], flow: Flow) -> bool:
             and any(_is_zero_load(a, loads, flow) for a in value.args[:2])
         )
     if is_call(value, "maximum") and isinstance(value, ast.Call):
-        first, second = value.args[0], _strip(value.args[1])
+        first, second = value.args[0], uncast(value.args[1])
         limit = _is_limit_load(second, flow) or (
             isinstance(second, ast.Name) and f"limit {second.id}" in loads
         )

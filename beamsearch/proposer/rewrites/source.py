@@ -1,15 +1,10 @@
-"""A Triton module as the rewrites see it: kernels, their parameters, and where they are launched."""
+"""A Triton module as the rewrites see it: kernels, parameters, and where they are launched."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-
-LAUNCH_OPTIONS = frozenset(
-    "num_warps num_stages num_ctas maxnreg enable_fp_fusion launch_cooperative_grid warmup".split()
-)
-"""Keyword arguments of a launch that Triton takes for itself."""
 
 
 class NotApplicable(Exception):
@@ -199,7 +194,7 @@ def grid_axes(launch: Launch) -> list[ast.expr]:
 
 
 def set_grid(launch: Launch, axes: list[ast.expr]) -> None:
-    """Another grid for a launch, as a function of the launch's own block sizes where it uses them."""
+    """Another grid for a launch, a function of the launch's block sizes where it uses them."""
     body = ast.Tuple(elts=axes, ctx=ast.Load())
     uses_meta = "META" in names_in(body)
     new = parse("lambda META: 0") if uses_meta else body
@@ -238,7 +233,7 @@ def copy(node: ast.expr) -> ast.expr:
 class Substitute(ast.NodeTransformer):
     """Replace names that are read by expressions."""
 
-    def __init__(self, values: dict[str, ast.expr]) -> None:
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
         self.values = values
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

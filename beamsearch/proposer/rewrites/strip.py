@@ -10,27 +10,25 @@ from __future__ import annotations
 import ast
 
 from beamsearch.proposer.rewrites.digits import bound_of, check_grid, rows_on_host
-from beamsearch.proposer.rewrites.flow import Flow
+from beamsearch.proposer.rewrites.flow import Flow, substitute_all
 from beamsearch.proposer.rewrites.hints import Hints
 from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
 from beamsearch.proposer.rewrites.retile import (
-    _known,
-    _replace_compares,
-    _row_count,
     block_value,
     digit_lines,
     drop_unread,
+    known,
     prepare,
+    replace_compares,
+    count_rows,
 )
 from beamsearch.proposer.rewrites.source import (
     Launch,
     Module,
     NotApplicable,
-    Substitute,
     add_constexpr,
     argument,
     calls,
-    copy,
     fresh,
     host_value,
     is_call,
@@ -73,9 +71,7 @@ def _any(module: Module, hints: Hints, rows: int) -> str:
     raise NotApplicable("; ".join(problems))
 
 
-def _strip(
-    module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints, rows: int
-) -> str:
+def _strip(module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints, rows: int) -> str:
     values = hints.launch_values(module, kernel.name)
     stores = _only_top_stores(kernel, launch)
     _, root = prepare(kernel)
@@ -88,7 +84,7 @@ def _strip(
     rest_count, exact = rows_on_host(kernel, launch, host_total, root.inner(2 if closed else 1))
     if not exact:
         raise NotApplicable("rows do not divide the total")
-    height = high.extent or _row_count(kernel, launch, total, root, rest_count)
+    height = high.extent or count_rows(kernel, launch, total, root, rest_count)
     host_height = host_value(kernel, launch, parse(height))
     host_width = host_value(kernel, launch, parse(width))
     _unroll_all(kernel, values, rows)
@@ -96,7 +92,7 @@ def _strip(
     strip = add_constexpr(kernel, launch, "STRIP", value)
     first, step = fresh(kernel, "first"), fresh(kernel, "step")
     program, rest = fresh(kernel, "program"), fresh(kernel, "rest")
-    _replace_compares(kernel, compares, f"{lane} < {width}")
+    replace_compares(kernel, compares, f"{lane} < {width}")
     head = [
         f"{program} = {root.program}",
         f"{lane} = {program} % (({width} + {block} - 1) // {block}) * {block}"
@@ -121,9 +117,9 @@ def _strip(
     axes[root.axis] = parse(f"{per_row} * {per_image}{others}")
     set_grid(launch, axes)
     set_argument(kernel, launch, block, block_value(host_width))
-    known = _known(values, width)
-    if known:
-        lanes = min(1 << (known - 1).bit_length(), 1024)
+    length = known(values, width)
+    if length:
+        lanes = min(1 << (length - 1).bit_length(), 1024)
         set_argument(kernel, launch, "num_warps", ast.Constant(value=max(1, min(8, lanes // 64))))
     return f"strips of {rows} rows a program in {kernel.name}, loads of shared rows merged"
 
@@ -220,13 +216,15 @@ def _assemble(
             for k, v in flow.definitions.items()
             if k not in (row, index) and _needs_name(k, varying, flow)
         }
-        call.args[0] = _inline(call.args[0], inlined)
+        call.args[0] = substitute_all(call.args[0], inlined)
         call.args[1] = parse(f"{name}[{step}]")
         mask = keyword(call, "mask")
         for k in call.keywords:
             if k.arg == "mask" and mask is not None:
-                k.value = _inline(mask, inlined)
-        if calls(call.args[0], "load") or (mask is not None and calls(_inline(mask, inlined), "load")):
+                k.value = substitute_all(mask, inlined)
+        if calls(call.args[0], "load") or (
+            mask is not None and calls(substitute_all(mask, inlined), "load")
+        ):
             raise NotApplicable("a store that depends on what is read")
         store_body.append(statement)
     loops = []
@@ -243,16 +241,6 @@ def _assemble(
         *loops,
     ]
     drop_unread(kernel)
-
-
-def _inline(node: ast.expr, definitions: dict[str, ast.expr]) -> ast.expr:
-    result = copy(node)
-    for _ in range(20):
-        known = {k: v for k, v in definitions.items() if k in names_in(result)}
-        if not known:
-            break
-        result = Substitute(known).visit(result)
-    return result
 
 
 def _needs(statement: ast.stmt, names: set[str], flow: Flow) -> bool:

@@ -1,0 +1,228 @@
+"""The built-in thinker: rewrites chosen by what the profile found and by what was tried before."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from functools import lru_cache
+from pathlib import Path
+
+from beamsearch.errors import ProblemError
+from beamsearch.kernel import fingerprint
+from beamsearch.problem import Problem, instantiate
+from beamsearch.proposer.questions import (
+    Diagnosis,
+    DiagnosisQuestion,
+    Question,
+    Reflection,
+    ReflectionQuestion,
+    Reply,
+    Situation,
+    Trial,
+    VariantsQuestion,
+)
+from beamsearch.proposer.rewrites.compositions import Proposal, proposals
+from beamsearch.proposer.rewrites.hints import Hints, Shape
+from beamsearch.records.measurement import Measurement
+from profiling.profile import Finding
+
+AUTHOR = "playbook"
+USUAL_BEAM = 2
+"""Parents a round after the first usually has: workers of one parent then share its list."""
+USUAL_WORKERS = 4
+POOR = 0.98
+"""Mean speedup below which a move that was tried elsewhere goes to the end of its tier."""
+NOTHING_LEFT = "Nothing new is left for this kernel: every rewrite that fits it was tried."
+
+
+class Playbook:
+    """A thinker that needs no model. The same question has the same answer."""
+
+    name = AUTHOR
+
+    def answer(self, question: Question, prompt: str) -> Reply:
+        """The reply, in the form a model would give it; the prompt is not read."""
+        if isinstance(question, DiagnosisQuestion):
+            text = _diagnosis(question)
+        elif isinstance(question, VariantsQuestion):
+            text = _variants(question)
+        else:
+            text = _reflection(question)
+        return Reply(text=text, author=AUTHOR)
+
+
+def _fenced(record: Diagnosis | Reflection) -> str:
+    return f"```json\n{json.dumps(record.model_dump(), indent=2, ensure_ascii=False)}\n```\n"
+
+
+def _finding(question: Situation) -> Finding | None:
+    """The finding the worker was sent after."""
+    wanted = question.direction.finding
+    return next((f for f in question.findings if f.kind == wanted), None)
+
+
+# -- choosing
+
+
+def choose(question: Situation, seen: set[str], count: int) -> list[Proposal]:
+    """The worker's proposals: its share of the ranked list, those for its finding first.
+
+    Workers of one parent see the same list and take every n-th of it, so that no two propose the
+    same; what nobody takes is there in the next round.
+    """
+    share, shares = _share(question)
+    ranked = _ranked(question, seen)
+    mine = ranked[share % shares :: shares]
+    mine = mine[(share // shares) * count :]
+    if len(mine) < count:
+        mine += [p for p in reversed(ranked) if p not in mine]
+    window = mine[: 2 * count]
+    best = min((p.tier for p in window), default=0)
+    wanted = question.direction.finding
+    window.sort(key=lambda p: (p.tier > best, wanted not in p.findings))
+    return window[:count]
+
+
+def _share(question: Situation) -> tuple[int, int]:
+    """Which share of a parent's list is this worker's, and how many shares there are."""
+    if question.round <= 1:
+        return question.worker, USUAL_WORKERS
+    last = f"r{question.round - 1}-"
+    parents = {a.parent for a in question.memory.attempts if a.name.startswith(last)}
+    beam = USUAL_BEAM if question.round == 2 else max(1, len(parents))
+    return question.worker // beam, max(1, USUAL_WORKERS // beam)
+
+
+def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
+    """Every new proposal: tiers in order, and in a tier what did badly before at the end."""
+    found: dict[str, Proposal] = {}
+    own = fingerprint(question.parent_source)
+    for proposal in proposals(question.parent_source, _hints(question)):
+        print_ = fingerprint(proposal.source)
+        if print_ != own and print_ not in seen:
+            found.setdefault(print_, proposal)
+    record = _record(question)
+    return sorted(found.values(), key=lambda p: (p.tier, _poor(p, record)))
+
+
+def _record(question: Situation) -> dict[str, list[float]]:
+    """Move -> speedups over the parent wherever it was the only one; a failure counts as 0."""
+    record: dict[str, list[float]] = defaultdict(list)
+    for attempt in question.memory.attempts:
+        move = attempt.description.rpartition(" (answers")[0]
+        failed = attempt.outcome not in ("correct", "duplicate", "no_code")
+        if failed:
+            record[move].append(0.0)
+        elif attempt.speedup_over_parent is not None:
+            record[move].append(attempt.speedup_over_parent)
+    return record
+
+
+def _poor(proposal: Proposal, record: dict[str, list[float]]) -> bool:
+    tried = record.get(_what(proposal), [])
+    return bool(tried) and sum(tried) / len(tried) < POOR
+
+
+def _hints(question: Situation) -> Hints:
+    return Hints(_arguments(question.problem.source, question.problem.dtype), question.seed)
+
+
+@lru_cache(maxsize=8)
+def _arguments(source: str, dtype: str) -> dict[str, object]:
+    """What the problem's kernels are called with, tensors as shapes; empty where unknown."""
+    import torch
+
+    problem = Problem(name="question", path=Path("problem.py"), source=source, dtype=dtype)
+    try:
+        values = instantiate(problem, "meta").arguments.values
+    except ProblemError:
+        return {}
+    return {
+        name: Shape(tuple(value.shape)) if isinstance(value, torch.Tensor) else value
+        for name, value in values.items()
+    }
+
+
+def _what(proposal: Proposal) -> str:
+    return "; ".join(proposal.moves)
+
+
+# -- answering
+
+
+def _diagnosis(question: DiagnosisQuestion) -> str:
+    finding = _finding(question)
+    tried = {a.description.rpartition(" (answers")[0] for a in question.memory.attempts}
+    chosen = [p for p in choose(question, set(), 8) if _what(p) not in tried][:2]
+    plan = " Then: ".join(_what(p) for p in chosen) or "a rewrite that was not tried yet"
+    where = f" (lines {', '.join(map(str, finding.lines))})" if finding and finding.lines else ""
+    cause = f"{finding.title}{where}" if finding else "the profile names no such finding"
+    record = Diagnosis(
+        bottleneck=question.direction.finding,
+        cause=cause,
+        evidence=finding.evidence if finding else [],
+        plan=plan,
+        expected_speedup=finding.gain_bound
+        if finding and any(p.tier == 0 for p in chosen)
+        else None,
+    )
+    return _fenced(record)
+
+
+def _variants(question: VariantsQuestion) -> str:
+    chosen = choose(question, set(question.seen), question.variants)
+    if not chosen:
+        return NOTHING_LEFT + "\n"
+    parts = []
+    for proposal in chosen:
+        answered = question.direction.finding
+        if answered not in proposal.findings:
+            answered = ", ".join(sorted(proposal.findings)) or answered
+        description = f"{_what(proposal)} (answers {answered})"
+        parts.append(f"{description}\n\n```python\n{proposal.source.rstrip()}\n```\n")
+    return "\n".join(parts)
+
+
+def _reflection(question: ReflectionQuestion) -> str:
+    expected = question.diagnosis.expected_speedup
+    lessons, avoid, told = [], [], []
+    for trial in question.trials:
+        name, what = trial.candidate.name, _tried(trial)
+        verdict = trial.candidate.verdict
+        if not verdict.correct:
+            told.append(f"{name} was {verdict.outcome.value}: {verdict.reason}")
+            if trial.candidate.kernel_file is not None:
+                avoid.append(f"{what} on {question.parent}: {verdict.outcome.value}")
+            continue
+        ratio = _speedup(question.parent_time, trial.candidate.measurement)
+        if ratio is None:
+            told.append(f"{name} is correct; its time cannot be compared with {question.parent}'s")
+            continue
+        told.append(f"{name} took {trial.candidate.measurement}, {_percent(ratio)}")
+        lessons.append(f"{what} was {_percent(ratio)} than {question.parent}")
+        if ratio < POOR:
+            avoid.append(f"{what} on kernels like {question.parent}")
+    wanted = f"Expected up to {expected:.2f} times faster. " if expected else ""
+    summary = wanted + ("; ".join(told) or "nothing was tried") + "."
+    return _fenced(Reflection(summary=summary, lessons=lessons, patterns_to_avoid=avoid))
+
+
+def _tried(trial: Trial) -> str:
+    return trial.candidate.description.rpartition(" (answers")[0] or trial.candidate.description
+
+
+def _speedup(parent: Measurement | None, own: Measurement | None) -> float | None:
+    """The parent's time over the variant's, where both come from one source."""
+    if parent is None or own is None or parent.source != own.source or parent.gpu != own.gpu:
+        return None
+    return parent.time_ms / own.time_ms
+
+
+def _percent(ratio: float) -> str:
+    if abs(ratio - 1) < 0.01:
+        return "no faster or slower"
+    if ratio >= 2:
+        return f"{ratio:.1f} times faster"
+    if ratio > 1:
+        return f"{(1 - 1 / ratio) * 100:.0f}% faster"
+    return f"{(1 / ratio - 1) * 100:.0f}% slower"

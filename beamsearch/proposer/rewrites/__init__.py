@@ -1,0 +1,1 @@
+"""Source-to-source rewrites of Triton kernels, one a file, and how they are put together."""

@@ -1,0 +1,155 @@
+"""What to try on a kernel, best guess first: whole compositions, then single moves, then pairs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from beamsearch.proposer.rewrites import (
+    address,
+    alignment,
+    caching,
+    constants,
+    contraction,
+    launch,
+    rereads,
+    residues,
+    retile,
+    skip,
+    strip,
+    unroll,
+)
+from beamsearch.proposer.rewrites.hints import Hints
+from beamsearch.proposer.rewrites.interface import Rewrite
+from profiling.profile import FindingKind
+
+ALL: tuple[Rewrite, ...] = (
+    constants.REWRITE,
+    residues.REWRITE,
+    contraction.REWRITE,
+    rereads.REWRITE,
+    strip.REWRITE,
+    retile.REWRITE,
+    skip.REWRITE,
+    unroll.REWRITE,
+    address.REWRITE,
+    alignment.REWRITE,
+    caching.REWRITE,
+    launch.REWRITE,
+)
+"""In the order in which they compose."""
+
+STRUCTURES: tuple[tuple[Rewrite, ...], ...] = (
+    (residues.REWRITE, contraction.REWRITE),
+    (rereads.REWRITE,),
+    (strip.REWRITE,),
+    (retile.REWRITE,),
+    (contraction.REWRITE,),
+    (residues.REWRITE,),
+    (skip.REWRITE,),
+)
+"""What changes how the work is cut, most gained first; one of them goes into a composition."""
+BEFORE: tuple[Rewrite, ...] = (constants.REWRITE,)
+AFTER: tuple[Rewrite, ...] = (unroll.REWRITE, address.REWRITE)
+"""What is added to a composition where it fits: it never cost time on the kernels measured."""
+PAIRS = 24
+"""Pairs of moves looked at when nothing simpler is left."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A new kernel, what was done to the old one, and what that answers."""
+
+    moves: tuple[str, ...]
+    """What was done, step by step; the same move on another kernel reads the same."""
+    names: tuple[str, ...]
+    """Names of the rewrites."""
+    findings: frozenset[FindingKind]
+    source: str
+    tier: int
+    """0: a composition; 1: one move; 2: two moves."""
+
+
+class _Draft:
+    """A kernel on its way through rewrites."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.moves: tuple[str, ...] = ()
+        self.names: tuple[str, ...] = ()
+        self.findings: frozenset[FindingKind] = frozenset()
+
+    def after(self, rewrite: Rewrite, move: str, source: str) -> _Draft:
+        new = _Draft(source)
+        new.moves = (*self.moves, move)
+        new.names = (*self.names, rewrite.name)
+        new.findings = self.findings | set(rewrite.findings)
+        return new
+
+    def forms(self, rewrite: Rewrite, hints: Hints) -> list[_Draft]:
+        """Every form of a rewrite of this kernel."""
+        return [self.after(rewrite, move, text) for move, text in rewrite.apply(self.source, hints)]
+
+    def first(self, rewrites: tuple[Rewrite, ...], hints: Hints) -> _Draft:
+        """The first form of each rewrite that fits, one on the other."""
+        draft = self
+        for rewrite in rewrites:
+            draft = next(iter(draft.forms(rewrite, hints)), draft)
+        return draft
+
+    def proposal(self, tier: int) -> Proposal:
+        return Proposal(self.moves, self.names, self.findings, self.source, tier)
+
+
+def proposals(source: str, hints: Hints) -> Iterator[Proposal]:
+    """Everything to try on a kernel; equal kernels may come more than once."""
+    start = _Draft(source)
+    base = start.first(BEFORE, hints)
+    for draft in _compositions(base, hints):
+        yield draft.first(AFTER, hints).proposal(0)
+    plain = base.first(AFTER, hints)
+    if plain.moves:
+        yield plain.proposal(0)
+    moves = list(_moves(base, hints))
+    for draft in moves:
+        yield draft.proposal(1)
+    if base.moves:
+        yield base.proposal(1)
+    yield from _pairs(moves, hints)
+
+
+def _compositions(base: _Draft, hints: Hints) -> Iterator[_Draft]:
+    """The first form of every structure, then the second of every one, and so on."""
+    families: list[list[_Draft]] = []
+    for structure in STRUCTURES:
+        drafts = [base]
+        for rewrite in structure:
+            drafts = [form for draft in drafts for form in draft.forms(rewrite, hints)]
+        families.append(drafts)
+    for rank in itertools.zip_longest(*families):
+        yield from (draft for draft in rank if draft is not None)
+
+
+def _moves(base: _Draft, hints: Hints) -> Iterator[_Draft]:
+    """Every form of the rewrites that leave the structure alone, taken in turn."""
+    small = (launch.REWRITE, caching.REWRITE, unroll.REWRITE, alignment.REWRITE, address.REWRITE)
+    families = [base.forms(rewrite, hints) for rewrite in small]
+    turn: Callable[[int], int] = lambda i: 3 if i == 0 else 1  # noqa: E731 - most gain is in the launch
+    queues = [list(family) for family in families]
+    while any(queues):
+        for i, queue in enumerate(queues):
+            for _ in range(turn(i)):
+                if queue:
+                    yield queue.pop(0)
+
+
+def _pairs(moves: list[_Draft], hints: Hints) -> Iterator[Proposal]:
+    """A move and a launch setting or cache hint on top, drawn by the question's seed."""
+    chance = random.Random(hints.seed)
+    for draft in chance.sample(moves, min(PAIRS, len(moves))):
+        for rewrite in (launch.REWRITE, caching.REWRITE):
+            forms = draft.forms(rewrite, hints)
+            if forms:
+                yield chance.choice(forms).proposal(2)

@@ -1,0 +1,243 @@
+"""Real kernels compiled for a target with no GPU: the facts the compiler knows."""
+
+import os
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from profiling.gpus import find_gpu
+from profiling.profile import Profile
+from profiling.static import CompileFailed, compile_call
+from tests.profiling.kernels import load_source
+
+H200 = find_gpu("h200")
+N = 1 << 20
+
+COPY = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(
+        x_ptr + index,
+        mask=index < n,
+    )
+    tl.store(y_ptr + index, x, mask=index < n)
+
+def kernel_function(x):
+    y = torch.empty_like(x)
+    grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)
+    copy_kernel[grid](x, y, x.numel(), BLOCK=1024, num_warps=4)
+    return y
+"""
+
+
+def compiled(folder: Path, source: str, *arguments: object, gpu: str = "h200") -> Profile:
+    function = load_source(folder, source).kernel_function
+    return compile_call(lambda: function(*arguments), find_gpu(gpu))
+
+
+def meta(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def test_streaming_kernel(tmp_path: Path) -> None:
+    profile = compiled(tmp_path, COPY, meta(N))
+    (launch,) = profile.launches
+    assert profile.source == "compiler"
+    assert (launch.name, launch.grid, launch.threads) == ("copy_kernel", (1024, 1, 1), 128)
+    assert (launch.load_bits, launch.store_bits) == (128, 128)
+    assert (launch.spill_bytes, launch.shared_bytes, launch.matrix_instructions) == (0, 0, 0)
+    assert launch.occupancy == 1.0
+    assert launch.registers is not None
+    assert launch.registers < 32
+    assert sum(launch.instruction_mix.values()) == sum(
+        n for r in launch.regions for n in r.lines.values()
+    )
+    (load,) = [line for line in launch.lines if line.load_bits]
+    assert load.text.strip() == "x = tl.load("
+    (access,) = [a for r in launch.regions for a in r.accesses if a.kind == "load"]
+    assert (access.line, access.lane_elements) == (load.line, 8)
+
+
+def test_unaligned_shape_narrows_loads(tmp_path: Path) -> None:
+    (launch,) = compiled(tmp_path, COPY, meta(N - 1)).launches
+    assert launch.load_bits == 16
+
+
+@pytest.mark.parametrize("gpu", ["a100", "rtx4090", "b200", "rtx5090"])
+def test_other_targets(tmp_path: Path, gpu: str) -> None:
+    (launch,) = compiled(tmp_path, COPY, meta(N), gpu=gpu).launches
+    assert launch.load_bits == 128
+
+
+MATMUL = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def matmul_kernel(a_ptr, b_ptr, c_ptr, K, B: tl.constexpr, BK: tl.constexpr):
+    rows, columns, k = tl.arange(0, B), tl.arange(0, B), tl.arange(0, BK)
+    acc = tl.zeros((B, B), dtype=tl.float32)
+    for start in range(0, K, BK):
+        a = tl.load(a_ptr + rows[:, None] * K + (start + k)[None, :])
+        b = tl.load(b_ptr + (start + k)[:, None] * B + columns[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + rows[:, None] * B + columns[None, :], acc)
+
+def kernel_function(a, b, stages=3, bk=64):
+    c = torch.empty((128, 128), dtype=torch.float32, device=a.device)
+    matmul_kernel[(1,)](a, b, c, a.shape[1], B=128, BK=bk, num_warps=8, num_stages=stages)
+    return c
+"""
+
+
+def test_matrix_instructions_and_shared_memory(tmp_path: Path) -> None:
+    (launch,) = compiled(tmp_path, MATMUL, meta(128, 4096), meta(4096, 128)).launches
+    assert launch.matrix_instructions
+    assert launch.shared_bytes
+    assert launch.shared_bytes > 64 * 1024
+    assert any(region.parent == 0 for region in launch.regions)
+
+
+def test_too_much_shared_memory_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CompileFailed, match=r"shared memory a block.*H200.*fewer stages"):
+        compiled(tmp_path, MATMUL, meta(128, 4096), meta(4096, 128), 8, 128)
+
+
+def test_spills_are_seen(tmp_path: Path) -> None:
+    source = COPY.replace(
+        "tl.store(y_ptr + index, x, mask", "tl.store(y_ptr + index, x - tl.max(x, axis=0), mask"
+    ).replace("BLOCK=1024, num_warps=4", "BLOCK=16384, num_warps=4, maxnreg=48")
+    (launch,) = compiled(tmp_path, source, meta(N, dtype=torch.float32)).launches
+    assert launch.spill_bytes
+    assert sum(line.spill_instructions or 0 for line in launch.lines) > 10
+
+
+def test_fingerprint_is_of_the_code_not_of_its_text(tmp_path: Path) -> None:
+    def fingerprint(source: str) -> str | None:
+        return compiled(tmp_path, source, meta(N)).launches[0].fingerprint
+
+    first = fingerprint(COPY)
+    renamed = "# a comment\n\n" + COPY.replace("copy_kernel", "other").replace("index", "where")
+    assert fingerprint(renamed) == first
+    assert fingerprint(COPY.replace("BLOCK=1024", "BLOCK=2048")) != first
+    assert (
+        fingerprint(COPY.replace("tl.store(y_ptr + index, x,", "tl.store(y_ptr + index, x + x,"))
+        != first
+    )
+
+
+TUNED = (
+    COPY.replace(
+        "@triton.jit",
+        """@triton.autotune(
+    configs=[triton.Config({"BLOCK": b}, num_warps=w) for b, w in ((65536, 1), (1024, 4))],
+    key=["n"],
+)
+@triton.heuristics({"EVEN": lambda arguments: arguments["n"] % arguments["BLOCK"] == 0})
+@triton.jit""",
+    )
+    .replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, EVEN: tl.constexpr")
+    .replace(", BLOCK=1024, num_warps=4", "")
+)
+
+
+def test_autotuned_kernel_stands_in_its_likely_best_configuration(tmp_path: Path) -> None:
+    (launch,) = compiled(tmp_path, TUNED, meta(N)).launches
+    assert launch.config is not None
+    assert "BLOCK: 1024" in launch.config
+    assert launch.grid == (1024, 1, 1)
+
+
+DESCRIPTOR = """
+import torch, triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+@triton.jit
+def copy_kernel(x, y, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK
+    y.store([row, 0], x.load([row, 0]))
+
+def kernel_function(x):
+    y = torch.empty_like(x)
+    a, b = (TensorDescriptor.from_tensor(t, [64, 64]) for t in (x, y))
+    copy_kernel[(x.shape[0] // 64,)](a, b, BLOCK=64)
+    return y
+"""
+
+
+def test_tensor_descriptors_compile_on_meta(tmp_path: Path) -> None:
+    (launch,) = compiled(tmp_path, DESCRIPTOR, meta(1024, 64)).launches
+    assert launch.instruction_mix["global_load"] >= 1
+
+
+def test_errors_name_the_cause(tmp_path: Path) -> None:
+    with pytest.raises(CompileFailed, match=r"nonsense"):
+        compiled(tmp_path, COPY.replace("x, mask=index < n)", "nonsense)"), meta(N))
+    with pytest.raises(CompileFailed, match=r"does not compile for H200.*meta"):
+        compiled(tmp_path, COPY.replace("    grid =", "    x.sum().item()\n    grid ="), meta(N))
+
+
+def test_library_work_is_named(tmp_path: Path) -> None:
+    profile = compiled(
+        tmp_path,
+        "import torch\ndef kernel_function(a, b):\n    return a @ b",
+        meta(8, 8),
+        meta(8, 8),
+    )
+    assert profile.launches == []
+    assert profile.note is not None
+    assert "mm" in profile.note
+
+
+def test_works_in_a_forked_child_and_leaves_triton_as_it_was(tmp_path: Path) -> None:
+    from triton.runtime import driver
+    from triton.runtime.jit import JITFunction
+
+    before: tuple[Callable[..., object], object] = (JITFunction.run, driver._active)
+    here = compiled(tmp_path, COPY, meta(N)).launches[0].fingerprint
+    assert (JITFunction.run, driver._active) == before
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            found = compiled(tmp_path, COPY, meta(N)).launches[0].fingerprint
+            os.write(writing, str(found).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    assert os.read(reading, 1000).decode() == here
+
+
+def test_loops_are_told_from_the_code_around_them(tmp_path: Path) -> None:
+    source = textwrap.dedent(
+        """
+        import torch, triton
+        import triton.language as tl
+
+        @triton.jit
+        def sum_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+            acc = tl.zeros((BLOCK,), dtype=tl.float32)
+            for start in range(0, n, BLOCK):
+                acc += tl.load(x_ptr + start + tl.arange(0, BLOCK))
+            tl.store(y_ptr, tl.sum(acc, axis=0))
+
+        def kernel_function(x):
+            y = torch.empty((1,), dtype=torch.float32, device=x.device)
+            sum_kernel[(1,)](x, y, x.numel(), BLOCK=1024)
+            return y
+        """
+    )
+    (launch,) = compiled(tmp_path, source, meta(N, dtype=torch.float32)).launches
+    loops = [region for region in launch.regions if region.parent is not None]
+    assert any(access.kind == "load" for loop in loops for access in loop.accesses)
+    assert all(access.kind == "load" for loop in loops for access in loop.accesses)
+    assert [a.kind for a in launch.regions[0].accesses].count("store") == 1
+    assert max(loop.waits for loop in loops) >= 1

@@ -1,0 +1,144 @@
+"""The modelled time ranks measured variants of a problem it was not fitted to."""
+
+import importlib.util
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from beamsearch.model_fit import Sample, fit, leave_one_out, samples_of, spearman
+from beamsearch.model_time import FITTED, estimate, launch_ms, parts_ms, works_of
+from profiling.gpus import find_gpu
+from profiling.profile import CodeAccess, CodeRegion, Launch, Profile
+
+ROOT = Path(__file__).resolve().parent.parent
+H200 = find_gpu("h200")
+FRESH = (
+    "04_rows-block=512-warps=8",
+    "36_tile-block=64-warps=4",
+    "43_tile-rows=8-warps=4",
+    "77_parity-block=128-warps=4",
+    "82_strip-strip=8-columns=512-roll=True",
+)
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, object]:
+    return json.loads((ROOT / "tests/data/h200_variants.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def samples(table: dict[str, object]) -> list[Sample]:
+    return samples_of(table)
+
+
+def test_the_table_says_what_it_rests_on(table: dict[str, object], samples: list[Sample]) -> None:
+    assert table["gpu"] == "NVIDIA H200"
+    assert all(table[key] for key in ("driver", "torch", "triton", "cuda", "date", "method"))
+    counts = [
+        sum(s.problem == problem for s in samples) for problem in {s.problem for s in samples}
+    ]
+    assert len(counts) == 5
+    assert min(counts) >= 12
+    assert sum(counts) >= 60
+    sources = json.loads((ROOT / "tests/data/variant_sources.json").read_text())
+    assert {s.name for s in samples} <= {source["name"] for source in sources}
+
+
+def test_ranks_variants_of_a_problem_it_has_not_seen(samples: list[Sample]) -> None:
+    correlations = leave_one_out(samples, H200)
+    print(correlations)
+    assert statistics.median(correlations.values()) >= 0.8
+    assert min(correlations.values()) >= 0.6
+
+
+def test_committed_constants_are_the_fit(samples: list[Sample]) -> None:
+    assert fit(samples, H200) == FITTED
+
+
+def test_spearman() -> None:
+    assert spearman([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert spearman([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert spearman([1, 2, 2, 4], [1, 3, 2, 4]) == pytest.approx(0.9486832980505138)
+
+
+@pytest.mark.slow
+def test_what_is_seen_today_is_what_was_fitted(
+    table: dict[str, object], samples: list[Sample]
+) -> None:
+    """A compiler of another version may write other code, but not code of another time."""
+    import triton
+
+    spec = importlib.util.spec_from_file_location("fit_model", ROOT / "tools/fit_model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    seen = tool.works("^(" + "|".join(FRESH) + ")$")
+    same = triton.__version__ == table["works_from_triton"]
+    by_name = {sample.name: sample for sample in samples}
+    assert sorted(seen) == sorted(FRESH)
+    for name, works in seen.items():
+        known = by_name[name]
+        today = known.model_copy(
+            update={"works": Sample.model_validate({**known.model_dump(), "works": works}).works}
+        )
+        ratio = today.modelled_ms(H200, FITTED) / known.modelled_ms(H200, FITTED)
+        assert ratio == pytest.approx(1, rel=0.02 if same else 0.4), name
+        if same:
+            assert today.works[-1].dram_bytes == pytest.approx(known.works[-1].dram_bytes, rel=0.02)
+
+
+def streaming(grid: int, registers: int = 32) -> Profile:
+    """A kernel of 128 threads that loads and stores 16 bytes a thread."""
+    accesses = [
+        CodeAccess(line=1, kind="load", bits=128, count=1, lane_elements=8),
+        CodeAccess(line=2, kind="store", bits=128, count=1, lane_elements=8),
+    ]
+    region = CodeRegion(
+        mix={"global_load": 1, "global_store": 1, "integer": 10},
+        lines={1: 6, 2: 6},
+        waits=1,
+        accesses=accesses,
+    )
+    launch = Launch(
+        name="copy",
+        triton=True,
+        grid=(grid, 1, 1),
+        threads=128,
+        registers=registers,
+        shared_bytes=0,
+        regions=[region],
+    )
+    return Profile(source="compiler", gpu="H200", launches=[launch])
+
+
+def test_a_streaming_kernel_takes_its_bytes_over_the_bandwidth() -> None:
+    blocks = 1 << 20
+    modelled = estimate(streaming(blocks), None, H200).modelled_ms
+    assert modelled is not None
+    floor = blocks * 128 * 32 / H200.bandwidth_gb_s / 1e6
+    assert floor < modelled < 1.6 * floor
+
+
+def test_more_of_a_thing_takes_longer() -> None:
+    (work,) = works_of(streaming(1 << 16), None, H200)
+    base = launch_ms(work, H200)
+    for field, value in work.model_dump().items():
+        if isinstance(value, float) and value:
+            assert launch_ms(work.model_copy(update={field: value * 10}), H200) > base, field
+    slow = work.model_copy(update={"dram_bytes": work.dram_bytes * 100})
+    assert parts_ms(slow, H200)["dram"] > 0.9 * launch_ms(slow, H200)
+
+
+def test_a_call_without_launches_has_no_time() -> None:
+    empty = Profile(source="compiler", gpu="H200", launches=[])
+    assert estimate(empty, None, H200).modelled_ms is None
+
+
+def test_few_blocks_do_not_fill_the_gpu() -> None:
+    full, half = (estimate(streaming(n), None, H200).modelled_ms for n in (132 * 16, 66 * 16))
+    assert full is not None
+    assert half is not None
+    assert half > 0.5 * full
