@@ -65,7 +65,7 @@ def fit(samples: Sequence[Sample], gpu: Gpu, start: Constants | None = None) -> 
     ones; what all variants of a problem have in common counts a tenth, since it ranks nothing.
     """
     best = start or Constants()
-    least = _loss(samples, gpu, best)
+    least = loss(samples, gpu, best)
     for step in STEPS:
         improved = True
         while improved:
@@ -74,13 +74,14 @@ def fit(samples: Sequence[Sample], gpu: Gpu, start: Constants | None = None) -> 
                 for factor in (step, 1 / step):
                     value = min(max(getattr(best, name) * factor, low), high)
                     trial = best.model_copy(update={name: round(value, 4)})
-                    loss = _loss(samples, gpu, trial)
-                    if loss < least * (1 - 1e-4):
-                        best, least, improved = trial, loss, True
+                    found = loss(samples, gpu, trial)
+                    if found < least * (1 - 1e-4):
+                        best, least, improved = trial, found, True
     return best
 
 
-def _loss(samples: Sequence[Sample], gpu: Gpu, constants: Constants) -> float:
+def loss(samples: Sequence[Sample], gpu: Gpu, constants: Constants) -> float:
+    """How far modelled times are from measured ones: what `fit` makes least."""
     errors: dict[str, list[float]] = {}
     for sample in samples:
         error = math.log(sample.modelled_ms(gpu, constants) / sample.measured_ms)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beamsearch.baseline import measure_baselines, measure_floor
-from beamsearch.environment import describe, gpu_facts, pick_device
+from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
 from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
@@ -144,12 +144,15 @@ class _Run:
             write_text(self.trace.input_file, self.source)
             self.record = self._open(environment, proposer.name)
             self.observer.run_started(self.record, self.trace.folder)
+            for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
+                self.observer.note(warning)
             executor = LocalExecutor(
                 self.problem,
                 gpu=gpu,
                 device=device,
                 scratch=self.trace.scratch,
                 seed=self.settings.seed,
+                profiler=self.settings.profiler,
             )
             with stop_on_signal(self.stop):
                 try:
@@ -229,6 +232,7 @@ class _Run:
         """Round 0: the input kernel verified before anything is spent, floor and baselines."""
         folder = self.trace.round(0)
         self.observer.worker(0, "verifying the input kernel")
+        resumed = (folder / f"{INPUT}.json").is_file()
         first = recorded(folder / f"{INPUT}.json", Candidate, lambda: self._judge_input(executor))
         if not first.verdict.correct:
             self.trace.round(0).joinpath(f"{INPUT}.json").unlink()
@@ -237,21 +241,23 @@ class _Run:
                 f"{first.verdict.outcome.value} at {first.verdict.stage}: {first.verdict.reason}"
             )
         assert first.measurement is not None
-        self._anchor(first.measurement, executor)
+        self._anchor(first.measurement, executor if resumed else None)
         floor = measure_floor(self.problem, gpu, device)
         self._update(floor=floor)
         self.observer.worker(0, "measuring the baselines")
         baselines = recorded(
             folder / "baselines.json",
             Baselines,
-            lambda: measure_baselines(executor, self.source),
+            lambda: measure_baselines(
+                executor, self.source, problem=self.problem, device=device
+            ),
         )
         self._update(baselines=baselines)
         done = RoundRecord(
             round=0, candidates=[first], best=INPUT, beam=[INPUT], running_best=INPUT
         )
         recorded(folder / "round.json", RoundRecord, lambda: done)
-        self._save()
+        self.observer.round_ended(done, self._save())
 
     def _judge_input(self, executor: Executor) -> Candidate:
         path = self.trace.round(0) / f"{INPUT}.py"
@@ -270,12 +276,15 @@ class _Run:
             measurement=judged.measurement,
         )
 
-    def _anchor(self, first: Measurement, executor: Executor) -> None:
-        """The input kernel's time in this visit: what other times of the visit are divided by."""
+    def _anchor(self, first: Measurement, executor: Executor | None) -> None:
+        """The input kernel's time in this visit: what other times of the visit are divided by.
+
+        Where the run is resumed it is timed again with the executor, which is in a visit of its own.
+        """
         if first.visit is None:
             return
         recorded(self.trace.visit(first.visit), Measurement, lambda: first)
-        if not executor.measures:
+        if executor is None or not executor.measures:
             return
         subject = Subject(name=INPUT, source=self.source)
         again = executor.run(CompareJob(subjects=[subject])).measurements.get(INPUT)

@@ -38,7 +38,8 @@ class Settings(BaseModel):
     time_limit_s: float | None = Field(None, gt=0)
     device: int | None = Field(None, ge=0)
     """CUDA device; None: the first where there is one."""
-    profiler: Literal["auto", "ncu", "compiler"] = "auto"
+    profiler: Literal["auto", "compiler"] = "auto"
+    """Auto: Nsight Compute where it can be used, else the compiler's profile."""
 
 
 def parse_duration(text: str) -> float:

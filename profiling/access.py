@@ -17,6 +17,7 @@ from profiling.interception import (
     intercepted_launches,
     intercepted_memory,
 )
+from profiling.standin import TargetDriver, target_device
 from profiling.tracer import Enough, Program, Storages, Tracer
 from profiling.traffic import (
     SECTOR,
@@ -32,8 +33,8 @@ from profiling.traffic import (
 
 __all__ = ["AccessTrace", "LaunchTrace", "trace_call"]
 
-WORK = 14_000
-"""Interpreted work of one launch, in units of one operation on a block, about 100 microseconds."""
+WORK = 60_000
+"""Interpreted work of one launch, in units of one operation, about 25 microseconds."""
 MOST_PROGRAMS = 16
 _MIDDLE = 0.537
 """Where in the grid the program lies that others are compared with: not where a half of the grid,
@@ -52,7 +53,10 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
         return AccessTrace(gpu=gpu.name, failed="TRITON_INTERPRET was not set before triton loaded")
     launches: list[LaunchTrace] = []
     failed: str | None = None
-    with intercepted_launches(lambda launch: launches.append(_trace(launch))):
+    with (
+        target_device(gpu),
+        intercepted_launches(lambda launch: launches.append(_trace(launch)), TargetDriver(gpu)),
+    ):
         try:
             call()
         except Exception as error:  # noqa: BLE001 - a candidate may raise anything; it is reported
@@ -80,6 +84,7 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
 
     x, y, z = launch.grid
     tracer = Tracer(launch.function.__code__.co_filename)
+    limit = WORK * launch.share
     programs: dict[int, Program] = {}
     cut_short = False
     failed: str | None = None
@@ -88,7 +93,7 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
     with intercepted_memory(tracer, launch.function.__globals__):
         try:
             for number, weight in _sample(x, y, z):
-                if len(programs) > 1 and tracer.work * (1 + 1 / len(programs)) > WORK:
+                if len(programs) > 1 and tracer.work * (1 + 1 / len(programs)) > limit:
                     break
                 builder.set_grid_idx(number % x, number // x % y, number // (x * y))
                 programs[number] = tracer.begin(weight)

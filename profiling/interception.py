@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from profiling.interpreter import mend_interpreter
+from profiling.standin import TargetDriver
 from profiling.tracer import Storages, Tracer
 
-MOST_CONFIGS = 4
-"""Configurations of one autotuner that are launched."""
+MOST_CONFIGS = 12
+"""Configurations of one autotuner that are launched; as many as are compiled (`static`)."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,26 @@ class InterpretedLaunch:
     config: str | None
     """The autotuner's configuration."""
     storages: Storages
+    share: float
+    """Share (0..1) of the usual work that may go into it: there are other configurations."""
 
 
 @contextmanager
-def intercepted_launches(tell: Callable[[InterpretedLaunch], None]) -> Iterator[None]:
+def intercepted_launches(
+    tell: Callable[[InterpretedLaunch], None], target: TargetDriver
+) -> Iterator[None]:
     """Every launch is told instead of run; tensors get addresses, `meta` ones too."""
-    from triton.runtime import interpreter
+    from triton.runtime import driver, interpreter
     from triton.runtime.autotuner import Autotuner
 
     mend_interpreter()
     storages = Storages()
     convert, execute = interpreter._implicit_cvt, interpreter.GridExecutor.__call__
-    tune = Autotuner.run
+    tune, active = Autotuner.run, driver._active
+    patch = interpreter._patch_lang
+    scopes: dict[frozenset[str], Any] = {}
     config: list[str | None] = [None]
+    share = [1.0]
 
     def implicit_cvt(argument: Any) -> Any:
         value = convert(argument)
@@ -47,38 +55,53 @@ def intercepted_launches(tell: Callable[[InterpretedLaunch], None]) -> Iterator[
             value.handle.data[...] = storages.address(argument)
         return value
 
+    def patch_once(function: Any) -> Any:
+        """A helper's call patches the language again each time, which is slow and never undone."""
+        modules = {
+            value.__name__ for value in function.__globals__.values() if inspect.ismodule(value)
+        }
+        key = frozenset(name for name in modules if name.startswith("triton.language"))
+        if key not in scopes:
+            scopes[key] = patch(function)
+        return scopes[key]
+
     def launch(executor: Any, *args: Any, **kwargs: Any) -> None:
-        scope = interpreter._patch_lang(executor.fn)
+        patch_once(executor.fn)
         try:
-            tell(_bind(executor, args, kwargs, storages, config[0]))
+            tell(replace(_bind(executor, args, kwargs, storages), config=config[0], share=share[0]))
         finally:
-            scope.restore()
+            while scopes:
+                scopes.popitem()[1].restore()
 
     def tuned(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         result = None
+        choices = list(tuner.prune_configs(kwargs))[:MOST_CONFIGS]
+        share[0] = min(1.0, 2 / len(choices))
         try:
-            for choice in list(tuner.prune_configs(kwargs))[:MOST_CONFIGS]:
+            for choice in choices:
                 config[0] = str(choice)
                 result = tuner.fn.run(*args, **kwargs, **choice.all_kwargs())
         finally:
-            config[0] = None
+            config[0], share[0] = None, 1.0
         return result
 
     interpreter._implicit_cvt = implicit_cvt
+    interpreter._patch_lang = patch_once
     interpreter.GridExecutor.__call__ = launch
     Autotuner.run = tuned
+    driver.set_active(target)
     try:
         yield
     finally:
         interpreter._implicit_cvt = convert
+        interpreter._patch_lang = patch
         interpreter.GridExecutor.__call__ = execute
         Autotuner.run = tune
+        driver._active = active
 
 
-def _bind(
-    executor: Any, args: Any, kwargs: Any, storages: Storages, config: str | None
-) -> InterpretedLaunch:
+def _bind(executor: Any, args: Any, kwargs: Any, storages: Storages) -> InterpretedLaunch:
     from triton.runtime import interpreter
 
     known = inspect.getfullargspec(executor.fn).args
@@ -90,15 +113,14 @@ def _bind(
     grid = executor.grid(arguments) if callable(executor.grid) else executor.grid
     x, y, z, *_ = (*(int(n) for n in grid), 1, 1)
     num_warps = int(kwargs.get("num_warps", 4))
-    return InterpretedLaunch(executor.fn, arguments, (x, y, z), num_warps, config, storages)
+    return InterpretedLaunch(executor.fn, arguments, (x, y, z), num_warps, None, storages, 1.0)
 
 
 class _Builder:
     """What stands in for methods of the interpreter's builder; `self` there is `builder` here."""
 
-    def __init__(self, tracer: Tracer, binary_op: Callable[..., Any]) -> None:
+    def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._binary_op = binary_op
 
     def methods(self) -> dict[str, Callable[..., Any]]:
         """Name of the builder's method -> stand-in."""
@@ -108,7 +130,6 @@ class _Builder:
             "create_atomic_rmw": self.update,
             "create_atomic_cas": self.exchange,
             "create_dot": self.dot,
-            "binary_op": self.binary,
         }
 
     def _tell(self, kind: Any, pointers: Any, mask: Any) -> None:
@@ -150,13 +171,7 @@ class _Builder:
         """The accumulator: products do not matter here."""
         from triton.runtime import interpreter
 
-        self._tracer.spend(1 + d.data.size / 50_000)
         return interpreter.TensorHandle(d.data, d.dtype.scalar)
-
-    def binary(self, builder: Any, lhs: Any, rhs: Any, op: Any) -> Any:
-        """As it is: addresses are made of these."""
-        self._tracer.spend(1 + lhs.data.size / 50_000)
-        return self._binary_op(builder, lhs, rhs, op)
 
 
 @contextmanager
@@ -168,15 +183,22 @@ def intercepted_memory(tracer: Tracer, names: dict[str, Any]) -> Iterator[None]:
     from triton.runtime import interpreter
 
     builder = interpreter.InterpreterBuilder
-    stand_ins = _Builder(tracer, builder.binary_op).methods()
+    stand_ins = _Builder(tracer).methods()
     before = {name: getattr(builder, name) for name in stand_ins}
     options, convert = interpreter.interpreter_builder.options, interpreter._convert_float
+    check = interpreter.TensorHandle.__post_init__
+
+    def count(handle: Any) -> None:
+        """Every operation makes one of these, so it is here that work is counted."""
+        tracer.spend(1 + handle.data.size / 20_000)
+
     shadowed = {"range": names["range"]} if "range" in names else {}
     for name, stand_in in stand_ins.items():
         setattr(builder, name, _method(stand_in))
     names["range"] = tracer.range
     interpreter.range = tracer.range
     interpreter._convert_float = _zeros
+    interpreter.TensorHandle.__post_init__ = count
     interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
     try:
         yield
@@ -186,6 +208,7 @@ def intercepted_memory(tracer: Tracer, names: dict[str, Any]) -> Iterator[None]:
         del names["range"], interpreter.range
         names.update(shadowed)
         interpreter._convert_float = convert
+        interpreter.TensorHandle.__post_init__ = check
         interpreter.interpreter_builder.options = options
 
 

@@ -19,9 +19,10 @@ from profiling.layout import LaneLayout, access_layouts
 from profiling.occupancy import max_shared_bytes, occupancy
 from profiling.profile import CodeRegion, Launch, LineCounters, Profile
 from profiling.sass import access_bits, instruction_class
+from profiling.standin import TargetDriver, target_device
 from profiling.statements import statement_starts
 
-MOST_CONFIGS = 24
+MOST_CONFIGS = 12
 """Configurations of one autotuner that are compiled, about half a second each."""
 LIBRARY_OPS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "_scaled_dot", "max_pool", "linear")
 """Beginnings of the names of torch operations that do a kernel's work in a library."""
@@ -41,7 +42,7 @@ def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
     Raises CompileFailed.
     """
     recorder = _Recorder(gpu)
-    with _recording(recorder), _library_calls() as library:
+    with _recording(recorder), target_device(gpu), _library_calls() as library:
         try:
             call()
         except CompileFailed:
@@ -259,35 +260,6 @@ def _bound(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     return dict(bound.arguments)
 
 
-class _TargetDriver:
-    """Stands in for Triton's driver: names the target, has no device."""
-
-    def __init__(self, gpu: Gpu) -> None:
-        self._gpu = gpu
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", self._gpu.capability, 32)
-
-    def get_current_device(self) -> str:
-        """A key of its own, so that kernels cached for a real device stay apart."""
-        return f"compile-only-{self._gpu.capability}"
-
-    def get_current_stream(self, device: object = None) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        import torch
-
-        return torch.device("meta")
-
-    def get_device_interface(self) -> Any:
-        import torch
-
-        return torch.cuda
-
-
 @contextmanager
 def _recording(recorder: _Recorder) -> Iterator[None]:
     """Put the recorder in the place of Triton's launches, and back."""
@@ -304,7 +276,7 @@ def _recording(recorder: _Recorder) -> Iterator[None]:
         return recorder.tune(self, args, kwargs)
 
     JITFunction.run, Autotuner.run = launch, tuned
-    driver.set_active(_TargetDriver(recorder.gpu))
+    driver.set_active(TargetDriver(recorder.gpu))
     try:
         yield
     finally:
@@ -342,6 +314,8 @@ def _explain(error: Exception, gpu: Gpu) -> str:
         said = f"{said} ({' '.join(str(cause).split())})"
     if len(said) > 700:
         said = f"{said[:250]} … {said[-420:]}"
+    if "CUDA" in said or "NVIDIA driver" in said:
+        said += "; allocate on the inputs' device (x.device), not on 'cuda'"
     where = ""
     traceback = error.__traceback__
     while traceback is not None:

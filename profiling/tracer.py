@@ -12,7 +12,7 @@ from typing import Any
 from profiling.statements import statement_starts
 from profiling.traffic import SECTOR, AccessKind
 
-PROGRAM_WORK = 6_000
+PROGRAM_WORK = 40_000
 """Work after which one program is stopped."""
 OUTER_ITERATIONS = 32
 """A loop up to this long is run in full where no loop is around it; a longer one is sampled."""

@@ -40,7 +40,7 @@ class LocalExecutor:
         scratch: Path,
         seed: int,
         interpreter_processes: int = 2,
-        profiler: Literal["auto", "ncu", "compiler"] = "auto",
+        profiler: Literal["auto", "compiler"] = "auto",
     ) -> None:
         self.measures = device is not None
         self.gpu = gpu.name

@@ -43,4 +43,5 @@ def profile_on_gpu(
         env=scrubbed_environment() | {"TRITON_CACHE_DIR": str(scratch / "triton-cache")},
         timeout_s=PROFILE_S,
         kernels=triton_kernels(source),
+        keep_report=folder / "profile.ncu-rep",  # in scratch: whoever wants it takes it from there
     )

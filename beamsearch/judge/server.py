@@ -34,7 +34,6 @@ PRELOADED_INTERPRETER = ("profiling.access",)
 
 def main(normal_fd: int, interpreter_fd: int) -> None:
     """Serve until the control socket closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in PRELOADED:
         importlib.import_module(name)
     if interpreter_fd >= 0:

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 
 from beamsearch.errors import ProblemError
 from beamsearch.kernel import fingerprint
@@ -21,7 +22,7 @@ from beamsearch.proposer.questions import (
     Trial,
     VariantsQuestion,
 )
-from beamsearch.proposer.rewrites.compositions import Proposal, proposals
+from beamsearch.proposer.rewrites.compositions import Proposal, pairs, simple
 from beamsearch.proposer.rewrites.hints import Hints, Shape
 from beamsearch.records.measurement import Measurement
 from profiling.profile import Finding
@@ -30,6 +31,8 @@ AUTHOR = "playbook"
 USUAL_BEAM = 2
 """Parents a round after the first usually has: workers of one parent then share its list."""
 USUAL_WORKERS = 4
+ENOUGH = 8
+"""New proposals below which pairs of moves are looked at too: a round's worth of a parent."""
 POOR = 0.98
 """Mean speedup below which a move that was tried elsewhere goes to the end of its tier."""
 NOTHING_LEFT = "Nothing new is left for this kernel: every rewrite that fits it was tried."
@@ -95,14 +98,35 @@ def _share(question: Situation) -> tuple[int, int]:
 
 def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
     """Every new proposal: tiers in order, and in a tier what did badly before at the end."""
-    found: dict[str, Proposal] = {}
-    own = fingerprint(question.parent_source)
-    for proposal in proposals(question.parent_source, _hints(question)):
-        print_ = fingerprint(proposal.source)
-        if print_ != own and print_ not in seen:
-            found.setdefault(print_, proposal)
+    problem = (question.problem.source, question.problem.dtype)
+    known = _simple(question.parent_source, *problem)
+    new = {p: proposal for p, proposal in known.items() if p not in seen}
+    if len(new) < ENOUGH:
+        for proposal in pairs(question.parent_source, Hints(_arguments(*problem)), question.seed):
+            print_ = fingerprint(proposal.source)
+            if print_ not in seen and print_ not in known:
+                new.setdefault(print_, proposal)
     record = _record(question)
-    return sorted(found.values(), key=lambda p: (p.tier, _poor(p, record)))
+    return sorted(new.values(), key=lambda p: (p.tier, _poor(p, record)))
+
+
+_ONE_AT_A_TIME = Lock()
+"""Workers ask at the same time; the first works the list out, the others find it."""
+
+
+def _simple(source: str, problem: str, dtype: str) -> dict[str, Proposal]:
+    with _ONE_AT_A_TIME:
+        return _work_out(source, problem, dtype)
+
+
+@lru_cache(maxsize=32)
+def _work_out(source: str, problem: str, dtype: str) -> dict[str, Proposal]:
+    """Fingerprint -> proposal of all but pairs; workers of one parent share the work."""
+    found: dict[str, Proposal] = {}
+    for proposal in simple(source, Hints(_arguments(problem, dtype))):
+        found.setdefault(fingerprint(proposal.source), proposal)
+    found.pop(fingerprint(source), None)
+    return found
 
 
 def _record(question: Situation) -> dict[str, list[float]]:
@@ -121,10 +145,6 @@ def _record(question: Situation) -> dict[str, list[float]]:
 def _poor(proposal: Proposal, record: dict[str, list[float]]) -> bool:
     tried = record.get(_what(proposal), [])
     return bool(tried) and sum(tried) / len(tried) < POOR
-
-
-def _hints(question: Situation) -> Hints:
-    return Hints(_arguments(question.problem.source, question.problem.dtype), question.seed)
 
 
 @lru_cache(maxsize=8)

@@ -15,6 +15,7 @@ from beamsearch.proposer.rewrites import (
     contraction,
     launch,
     rereads,
+    repack,
     residues,
     retile,
     skip,
@@ -29,6 +30,7 @@ ALL: tuple[Rewrite, ...] = (
     constants.REWRITE,
     residues.REWRITE,
     contraction.REWRITE,
+    repack.REWRITE,
     rereads.REWRITE,
     strip.REWRITE,
     retile.REWRITE,
@@ -52,8 +54,8 @@ STRUCTURES: tuple[tuple[Rewrite, ...], ...] = (
 )
 """What changes how the work is cut, most gained first; one of them goes into a composition."""
 BEFORE: tuple[Rewrite, ...] = (constants.REWRITE,)
-AFTER: tuple[Rewrite, ...] = (unroll.REWRITE, address.REWRITE)
-"""What is added to a composition where it fits: it never cost time on the kernels measured."""
+AFTER: tuple[Rewrite, ...] = (repack.REWRITE, unroll.WHOLE, address.REWRITE)
+"""What is added to a composition where it fits: it never cost time where it was measured."""
 PAIRS = 24
 """Pairs of moves looked at when nothing simpler is left."""
 
@@ -103,8 +105,8 @@ class _Draft:
         return Proposal(self.moves, self.names, self.findings, self.source, tier)
 
 
-def proposals(source: str, hints: Hints) -> Iterator[Proposal]:
-    """Everything to try on a kernel; equal kernels may come more than once."""
+def simple(source: str, hints: Hints) -> Iterator[Proposal]:
+    """Compositions and single moves; equal kernels may come more than once."""
     start = _Draft(source)
     base = start.first(BEFORE, hints)
     for draft in _compositions(base, hints):
@@ -112,12 +114,10 @@ def proposals(source: str, hints: Hints) -> Iterator[Proposal]:
     plain = base.first(AFTER, hints)
     if plain.moves:
         yield plain.proposal(0)
-    moves = list(_moves(base, hints))
-    for draft in moves:
+    for draft in _moves(base, hints):
         yield draft.proposal(1)
     if base.moves:
         yield base.proposal(1)
-    yield from _pairs(moves, hints)
 
 
 def _compositions(base: _Draft, hints: Hints) -> Iterator[_Draft]:
@@ -145,9 +145,10 @@ def _moves(base: _Draft, hints: Hints) -> Iterator[_Draft]:
                     yield queue.pop(0)
 
 
-def _pairs(moves: list[_Draft], hints: Hints) -> Iterator[Proposal]:
+def pairs(source: str, hints: Hints, seed: int) -> Iterator[Proposal]:
     """A move and a launch setting or cache hint on top, drawn by the question's seed."""
-    chance = random.Random(hints.seed)
+    moves = list(_moves(_Draft(source).first(BEFORE, hints), hints))
+    chance = random.Random(seed)
     for draft in chance.sample(moves, min(PAIRS, len(moves))):
         for rewrite in (launch.REWRITE, caching.REWRITE):
             forms = draft.forms(rewrite, hints)

@@ -63,7 +63,7 @@ class _Product:
 def apply(source: str, hints: Hints) -> list[Result]:
     """Tiles of several sizes: lanes, outputs, warps."""
     results = []
-    for lanes, outputs, warps in ((128, 64, 4), (64, 64, 4), (256, 64, 8), (128, 32, 4)):
+    for lanes, outputs, warps in ((256, 64, 8), (128, 64, 4), (512, 64, 16), (128, 128, 8)):
         results += attempt(
             source,
             lambda module, s=(lanes, outputs, warps): _any(module, s),  # type: ignore[misc]
@@ -198,12 +198,20 @@ def _digit(kernel: ast.FunctionDef, found: _Product) -> tuple[str, FlatIndex]:
     lanes, weights = (flow.closure(names_in(call.args[0])) for call in (found.lanes, found.weights))
     for axis in (0, 1, 2):
         trial = FlatIndex("<program>", axis, f"tl.program_id({axis})", None)
+        changed = deepcopy(kernel)
         try:
-            take_apart(deepcopy(kernel), trial, flow)
+            take_apart(changed, trial, flow)
         except NotApplicable:
             continue
         digit = trial.digits[0].name
-        if digit in weights and digit not in lanes:
+        left = Flow(changed)
+        whole = any(
+            _axis(call) == axis
+            for name in lanes
+            for value in left.assigned.get(name, [])
+            for call in calls(value, "program_id")
+        ) or any(_axis(call) == axis for call in calls(found.lanes, "program_id"))
+        if digit in weights and digit not in lanes and not whole:
             root = FlatIndex("<program>", axis, f"tl.program_id({axis})", None)
             take_apart(kernel, root, flow)
             return digit, root

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from functools import cached_property
 
 from beamsearch.proposer.rewrites.source import (
     Substitute,
@@ -48,7 +49,7 @@ class Flow:
         self.parameters = {p.arg for p in parameters(kernel)}
         self.vectors = self._vectors()
 
-    @property
+    @cached_property
     def definitions(self) -> dict[str, ast.expr]:
         """What each name stands for that is assigned once and changed nowhere."""
         return {

@@ -37,7 +37,6 @@ class Hints:
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """A `Shape`, or a plain value."""
-    seed: int = 0
 
     def launch_values(self, module: Module, kernel: str) -> dict[str, int]:
         """The integers a kernel's only launch passes, as far as they can be worked out."""

@@ -25,11 +25,10 @@ from profiling.profile import FindingKind
 
 WARPS = (1, 2, 4, 8, 16)
 STAGES = (1, 2, 3, 4, 5)
-FACTORS = (0.5, 2, 4, 0.25)
+FACTORS = (2, 0.5, 4, 0.25)
 """A block size is halved, doubled and quadrupled; all sizes stay powers of two."""
-SMALLEST, LARGEST = 16, 16384
-WIDE_LIMITS = (128, 256, 512, 1024, 2048)
-"""Limits tried in `min(triton.next_power_of_2(n), limit)`."""
+NEAR = (0.5, 2)
+LARGEST = 16384
 
 
 def apply(source: str, hints: Hints) -> list[Result]:
@@ -56,19 +55,24 @@ def _points(module: Module, kernel: ast.FunctionDef, launch: Launch) -> list[Poi
     """Settings to try, nearest first."""
     warps = _constant(keyword(launch.call, "num_warps")) or 4
     points: list[Point] = []
-    near = [w for w in (warps * 2, warps // 2, warps * 4, warps // 4) if w in WARPS]
-    points += [{"num_warps": w} for w in near]
+    near: list[Point] = [{"num_warps": w} for w in (warps * 2, warps // 2) if w in WARPS]
+    far: list[Point] = [{"num_warps": w} for w in (warps * 4, warps // 4) if w in WARPS]
     blocks = block_parameters(module, kernel, launch)
     for name in blocks:
         value = _block_value(argument(kernel, launch, name))
         assert value is not None
         for factor in FACTORS:
             new = int(value * factor)
-            if 1 <= new <= LARGEST:
-                points.append({name: new})
-                for w in (int(warps * factor), warps * 2 if factor > 1 else warps // 2):
-                    if w in WARPS and w != warps:
-                        points.append({name: new, "num_warps": w})
+            if not 1 <= new <= LARGEST:
+                continue
+            step: Point = {name: new}
+            wide = int(warps * factor)
+            both: list[Point] = [{**step, "num_warps": wide}] if wide in WARPS else []
+            if factor in NEAR:
+                near += [*both, step]
+            else:
+                far += [step, *both]
+    points += near + far
     if any(isinstance(n, ast.For) for n in ast.walk(kernel)):
         stages = _constant(keyword(launch.call, "num_stages")) or 3
         points += [{"num_stages": s} for s in STAGES if s != stages]
@@ -95,11 +99,24 @@ def _constant(node: ast.expr | None) -> int | None:
 
 
 def _block_value(node: ast.expr | None) -> int | None:
-    """An integer, or the limit of `min(…, limit)`."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "min" and len(node.args) == 2:
-        limits = [v for v in map(_constant, node.args) if v is not None]
-        return limits[0] if limits else None
-    return _constant(node)
+    """An integer, or the limit of a `min(…, limit)`."""
+    limit = _limit(node)
+    return limit.value if limit is not None and isinstance(limit.value, int) else None
+
+
+def _limit(node: ast.expr | None) -> ast.Constant | None:
+    """The constant that says how large a block is: the whole expression, or the limit of its min."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("min", "max"):
+        if ast.unparse(node.func) == "max":
+            return next((found for a in node.args if (found := _limit_of_min(a))), None)
+        return _limit_of_min(node)
+    return node if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
+
+
+def _limit_of_min(node: ast.expr) -> ast.Constant | None:
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "min":
+        return next((a for a in node.args if isinstance(a, ast.Constant)), None)
+    return None
 
 
 def block_parameters(module: Module, kernel: ast.FunctionDef, launch: Launch) -> list[str]:
@@ -167,8 +184,9 @@ def set_block(kernel: ast.FunctionDef, launch: Launch, name: str, value: int) ->
     given = argument(kernel, launch, name)
     old = _block_value(given)
     assert old is not None and given is not None
-    if isinstance(given, ast.Call):
-        given.args = [parse(str(value)) if _constant(a) == old else a for a in given.args]
+    limit = _limit(given)
+    if isinstance(given, ast.Call) and limit is not None:
+        limit.value = value
     else:
         set_argument(kernel, launch, name, ast.Constant(value=value))
     axes = grid_axes(launch)

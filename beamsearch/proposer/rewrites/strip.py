@@ -15,12 +15,12 @@ from beamsearch.proposer.rewrites.hints import Hints
 from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
 from beamsearch.proposer.rewrites.retile import (
     block_value,
+    count_rows,
     digit_lines,
     drop_unread,
     known,
     prepare,
     replace_compares,
-    count_rows,
 )
 from beamsearch.proposer.rewrites.source import (
     Launch,
@@ -47,7 +47,7 @@ from beamsearch.proposer.rewrites.unroll import (
 )
 from profiling.profile import FindingKind
 
-STRIPS = (4, 8, 2, 16)
+STRIPS = (8, 4, 16, 2)
 """Rows a program."""
 MOST_LOADS = 192
 """Loads written out in one program at most, before equal ones are merged."""
@@ -120,7 +120,7 @@ def _strip(module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints
     length = known(values, width)
     if length:
         lanes = min(1 << (length - 1).bit_length(), 1024)
-        set_argument(kernel, launch, "num_warps", ast.Constant(value=max(1, min(8, lanes // 64))))
+        set_argument(kernel, launch, "num_warps", ast.Constant(value=max(1, min(8, lanes // 128))))
     return f"strips of {rows} rows a program in {kernel.name}, loads of shared rows merged"
 
 

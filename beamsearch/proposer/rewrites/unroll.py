@@ -29,14 +29,19 @@ known: window sizes are what people write so."""
 
 def apply(source: str, hints: Hints) -> list[Result]:
     """Short loops whole; the rest by a factor of 4 or 8; or only the innermost."""
-    results = attempt(source, lambda module: _whole(module, hints, inner_only=False))
-    results += attempt(source, lambda module: _whole(module, hints, inner_only=True))
+    results = whole(source, hints)
     for factor in (4, 8):
         results += attempt(source, lambda module, f=factor: _partly(module, f))  # type: ignore[misc]
     unique: dict[str, Result] = {}
     for description, text in results:
         unique.setdefault(text, (description, text))
     return list(unique.values())
+
+
+def whole(source: str, hints: Hints) -> list[Result]:
+    """Short loops unrolled whole, all of them or only the innermost."""
+    results = attempt(source, lambda module: _whole(module, hints, inner_only=False))
+    return results + attempt(source, lambda module: _whole(module, hints, inner_only=True))
 
 
 def loop_length(loop: ast.For, kernel: ast.FunctionDef, values: dict[str, int]) -> int | None:
@@ -84,7 +89,7 @@ def _whole(module: Module, hints: Hints, *, inner_only: bool) -> str:
                 continue
             if any(isinstance(n, ast.Return | ast.Break | ast.Continue) for n in ast.walk(loop)):
                 continue
-            if _has_runtime_loop(loop.body) and inner_only:
+            if calls(loop, "dot") or (_has_runtime_loop(loop.body) and inner_only):
                 continue
             make_static(loop)
             done += sorted(names_in(loop.target))
@@ -145,6 +150,11 @@ def _partly(module: Module, factor: int) -> str:
     return f"loop over {', '.join(done)} unrolled by {factor}"
 
 
+WHOLE = Rewrite(
+    "unroll whole",
+    (FindingKind.LATENCY, FindingKind.ISSUE_BOUND, FindingKind.INTEGER_OVERHEAD),
+    whole,
+)
 REWRITE = Rewrite(
     "unroll",
     (FindingKind.LATENCY, FindingKind.ISSUE_BOUND, FindingKind.INTEGER_OVERHEAD),

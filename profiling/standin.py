@@ -1,0 +1,102 @@
+"""What a host function may ask of a GPU that is not here, answered with a target's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from profiling.gpus import Gpu
+
+
+@contextmanager
+def target_device(gpu: Gpu) -> Iterator[None]:
+    """`torch.cuda` tells the target's properties and waits for nothing; nothing can be allocated.
+
+    Kernels that size their grid by the number of SMs ask for these.
+    """
+    import torch
+
+    answers: dict[str, Any] = {
+        "get_device_properties": lambda *_: device_properties(gpu),
+        "get_device_capability": lambda *_: divmod(gpu.capability, 10),
+        "get_device_name": lambda *_: gpu.device_names[0] if gpu.device_names else gpu.name,
+        "current_device": lambda: 0,
+        "device_count": lambda: 1,
+        "synchronize": lambda *_: None,
+    }
+    before = {name: getattr(torch.cuda, name) for name in answers}
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(torch.cuda, name, function)
+
+
+def device_properties(gpu: Gpu) -> SimpleNamespace:
+    """As `torch.cuda.get_device_properties` gives them."""
+    major, minor = divmod(gpu.capability, 10)
+    return SimpleNamespace(
+        name=gpu.device_names[0] if gpu.device_names else gpu.name,
+        major=major,
+        minor=minor,
+        multi_processor_count=gpu.sms,
+        total_memory=gpu.memory_bytes,
+        L2_cache_size=gpu.l2_bytes,
+        shared_memory_per_multiprocessor=gpu.shared_bytes_per_sm,
+        shared_memory_per_block_optin=gpu.shared_bytes_per_sm - 1024,
+        shared_memory_per_block=48 * 1024,
+        regs_per_multiprocessor=gpu.registers_per_sm,
+        max_threads_per_multi_processor=gpu.max_warps_per_sm * 32,
+        warp_size=32,
+    )
+
+
+class TargetDriver:
+    """Stands in for Triton's driver: names the target, has no device."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self.utils = SimpleNamespace(get_device_properties=self._properties)
+
+    def _properties(self, device: object = 0) -> dict[str, int]:
+        """As Triton's own driver gives them."""
+        return {
+            "max_shared_mem": self._gpu.shared_bytes_per_sm - 1024,
+            "max_num_regs": self._gpu.registers_per_sm,
+            "multiprocessor_count": self._gpu.sms,
+            "warpSize": 32,
+            "sm_clock_rate": self._gpu.boost_clock_mhz * 1000,
+        }
+
+    def get_current_target(self) -> Any:
+        """What Triton compiles for."""
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self._gpu.capability, 32)
+
+    def get_current_device(self) -> str:
+        """A key of its own, so that kernels cached for a real device stay apart."""
+        return f"compile-only-{self._gpu.capability}"
+
+    def get_current_stream(self, device: object = None) -> int:
+        """None is ever used."""
+        return 0
+
+    def set_current_device(self, device: object) -> None:
+        """There is only one."""
+
+    def get_active_torch_device(self) -> Any:
+        """Where tensors are."""
+        import torch
+
+        return torch.device("meta")
+
+    def get_device_interface(self) -> Any:
+        """Asked for by helpers that allocate."""
+        import torch
+
+        return torch.cuda
