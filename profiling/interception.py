@@ -32,6 +32,53 @@ class InterpretedLaunch:
     """Share (0..1) of the usual work that may go into it: there are other configurations."""
 
 
+class _Launches:
+    """Stands in for the interpreter's launches, and for the autotuner's."""
+
+    def __init__(
+        self, tell: Callable[[InterpretedLaunch], None], patch: Callable[[Any], Any]
+    ) -> None:
+        self.storages = Storages()
+        self._tell = tell
+        self._patch = patch
+        self._scopes: dict[frozenset[str], Any] = {}
+        self._config: str | None = None
+        self._share = 1.0
+
+    def patch_once(self, function: Any) -> Any:
+        """A helper's call patches the language again each time, which is slow and never undone."""
+        seen = function.__globals__.values()
+        modules = {value.__name__ for value in seen if inspect.ismodule(value)}
+        key = frozenset(name for name in modules if name.startswith("triton.language"))
+        if key not in self._scopes:
+            self._scopes[key] = self._patch(function)
+        return self._scopes[key]
+
+    def launch(self, executor: Any, args: Any, kwargs: Any) -> None:
+        """One launch."""
+        self.patch_once(executor.fn)
+        try:
+            bound = _bind(executor, args, kwargs, self.storages)
+            self._tell(replace(bound, config=self._config, share=self._share))
+        finally:
+            while self._scopes:
+                self._scopes.popitem()[1].restore()
+
+    def tune(self, tuner: Any, args: Any, kwargs: Any) -> Any:
+        """An autotuned launch: one of each configuration."""
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        result = None
+        choices = list(tuner.prune_configs(kwargs))[:MOST_CONFIGS]
+        self._share = min(1.0, 2 / len(choices))
+        try:
+            for choice in choices:
+                self._config = str(choice)
+                result = tuner.fn.run(*args, **kwargs, **choice.all_kwargs())
+        finally:
+            self._config, self._share = None, 1.0
+        return result
+
+
 @contextmanager
 def intercepted_launches(
     tell: Callable[[InterpretedLaunch], None], target: TargetDriver
@@ -41,63 +88,31 @@ def intercepted_launches(
     from triton.runtime.autotuner import Autotuner
 
     mend_interpreter()
-    storages = Storages()
-    convert, execute = interpreter._implicit_cvt, interpreter.GridExecutor.__call__
+    executor = interpreter.GridExecutor
+    convert, patch, execute = interpreter._implicit_cvt, interpreter._patch_lang, executor.__call__
     tune, active = Autotuner.run, driver._active
-    patch = interpreter._patch_lang
-    scopes: dict[frozenset[str], Any] = {}
-    config: list[str | None] = [None]
-    share = [1.0]
+    launches = _Launches(tell, patch)
 
     def implicit_cvt(argument: Any) -> Any:
         value = convert(argument)
         if hasattr(argument, "untyped_storage"):
-            value.handle.data[...] = storages.address(argument)
+            value.handle.data[...] = launches.storages.address(argument)
         return value
 
-    def patch_once(function: Any) -> Any:
-        """A helper's call patches the language again each time, which is slow and never undone."""
-        modules = {
-            value.__name__ for value in function.__globals__.values() if inspect.ismodule(value)
-        }
-        key = frozenset(name for name in modules if name.startswith("triton.language"))
-        if key not in scopes:
-            scopes[key] = patch(function)
-        return scopes[key]
+    def launch(self: Any, *args: Any, **kwargs: Any) -> None:
+        launches.launch(self, args, kwargs)
 
-    def launch(executor: Any, *args: Any, **kwargs: Any) -> None:
-        patch_once(executor.fn)
-        try:
-            tell(replace(_bind(executor, args, kwargs, storages), config=config[0], share=share[0]))
-        finally:
-            while scopes:
-                scopes.popitem()[1].restore()
+    def tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return launches.tune(self, args, kwargs)
 
-    def tuned(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
-        result = None
-        choices = list(tuner.prune_configs(kwargs))[:MOST_CONFIGS]
-        share[0] = min(1.0, 2 / len(choices))
-        try:
-            for choice in choices:
-                config[0] = str(choice)
-                result = tuner.fn.run(*args, **kwargs, **choice.all_kwargs())
-        finally:
-            config[0], share[0] = None, 1.0
-        return result
-
-    interpreter._implicit_cvt = implicit_cvt
-    interpreter._patch_lang = patch_once
-    interpreter.GridExecutor.__call__ = launch
-    Autotuner.run = tuned
+    interpreter._implicit_cvt, interpreter._patch_lang = implicit_cvt, launches.patch_once
+    executor.__call__, Autotuner.run = launch, tuned
     driver.set_active(target)
     try:
         yield
     finally:
-        interpreter._implicit_cvt = convert
-        interpreter._patch_lang = patch
-        interpreter.GridExecutor.__call__ = execute
-        Autotuner.run = tune
+        interpreter._implicit_cvt, interpreter._patch_lang = convert, patch
+        executor.__call__, Autotuner.run = execute, tune
         driver._active = active
 
 

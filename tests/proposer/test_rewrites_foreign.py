@@ -182,8 +182,8 @@ def project_kernel(x_ptr, w_ptr, b_ptr, y_ptr, C, O, P, BLOCK: tl.constexpr):
         x = tl.load(x_ptr + (n * C + c) * P + p, mask=p < P, other=0.0)
         w = tl.load(w_ptr + o * C + c)
         acc += x * w
-    acc = acc + tl.load(b_ptr + o)
-    tl.store(y_ptr + pid * P + p, acc, mask=p < P)
+    result = acc + tl.load(b_ptr + o)
+    tl.store(y_ptr + pid * P + p, result, mask=p < P)
 
 
 def kernel_function(x):

@@ -195,7 +195,8 @@ def _check_accumulator(kernel: ast.FunctionDef, name: str, loop: ast.For) -> Non
 def _digit(kernel: ast.FunctionDef, found: _Product) -> tuple[str, FlatIndex]:
     """The program id's fastest digit that only the weights depend on, taken apart."""
     flow = Flow(kernel)
-    lanes, weights = (flow.closure(names_in(call.args[0])) for call in (found.lanes, found.weights))
+    weights = flow.closure(names_in(found.weights.args[0]))
+    found.lanes.is_lanes = True  # type: ignore[attr-defined]
     for axis in (0, 1, 2):
         trial = FlatIndex("<program>", axis, f"tl.program_id({axis})", None)
         changed = deepcopy(kernel)
@@ -205,12 +206,10 @@ def _digit(kernel: ast.FunctionDef, found: _Product) -> tuple[str, FlatIndex]:
             continue
         digit = trial.digits[0].name
         left = Flow(changed)
-        whole = any(
-            _axis(call) == axis
-            for name in lanes
-            for value in left.assigned.get(name, [])
-            for call in calls(value, "program_id")
-        ) or any(_axis(call) == axis for call in calls(found.lanes, "program_id"))
+        address = next(c for c in calls(changed, "load") if getattr(c, "is_lanes", False)).args[0]
+        lanes = left.closure(names_in(address))
+        sources = [address, *(v for name in lanes for v in left.assigned.get(name, []))]
+        whole = any(_axis(c) == axis for value in sources for c in calls(value, "program_id"))
         if digit in weights and digit not in lanes and not whole:
             root = FlatIndex("<program>", axis, f"tl.program_id({axis})", None)
             take_apart(kernel, root, flow)

@@ -199,13 +199,17 @@ def merge_augmented(body: list[ast.stmt]) -> None:
                     }
                     if changed & names_in(value):
                         # b is defined in between: keep the later place instead.
-                        block[i] = ast.Assign(targets=before.targets, value=value)
+                        block[i] = ast.copy_location(
+                            ast.Assign(targets=before.targets, value=value), node
+                        )
                         if names_in(before.value) & changed:
                             block[i] = node
                             break
                         del block[j]
                     else:
-                        block[j] = ast.Assign(targets=before.targets, value=value)
+                        block[j] = ast.copy_location(
+                            ast.Assign(targets=before.targets, value=value), before
+                        )
                         del block[i]
                     break
                 if name in names_in(before):

@@ -78,6 +78,7 @@ def _any(module: Module, hints: Hints, form: str, block: int, warps: int) -> str
         try:
             launch = module.one_launch(name)
             values = hints.launch_values(module, name)
+            _name_loads(kernel)
             pair = _find(kernel, launch)
             if form == "registers":
                 done = _registers(kernel, launch, pair, values)
@@ -124,6 +125,27 @@ def _find(kernel: ast.FunctionDef, launch: Launch) -> _Pair:
             _check_not_written(kernel, launch)
             return _Pair(first, second, shared, bound)
     raise NotApplicable("no two loops read the same")
+
+
+def _name_loads(kernel: ast.FunctionDef) -> None:
+    """Give every read inside a larger expression of a loop its own statement."""
+    number = 0
+    for loop in [s for s in kernel.body if isinstance(s, ast.For)]:
+        body: list[ast.stmt] = []
+        for s in loop.body:
+            inner = calls(s, "load") if isinstance(s, ast.AugAssign | ast.Assign | ast.Expr) else []
+            if isinstance(s, ast.Assign) and _load_call(s.value) is not None:
+                inner = []
+            for call in inner:
+                name = fresh(kernel, f"read_{number}" if number else "read")
+                number += 1
+                load = ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=copy(call))
+                assert isinstance(s, ast.AugAssign | ast.Assign | ast.Expr)
+                _swap_call(s, call, ast.Name(id=name, ctx=ast.Load()))
+                body.append(load)
+            body.append(s)
+        loop.body = body
+    ast.fix_missing_locations(kernel)
 
 
 def _check_not_written(kernel: ast.FunctionDef, launch: Launch) -> None:
@@ -207,7 +229,9 @@ def _registers(kernel: ast.FunctionDef, launch: Launch, pair: _Pair, values: dic
     return f"loop over {pair.first.target.id} kept in registers"
 
 
-def _swap_call(statement: ast.Assign, old: ast.Call, new: ast.expr) -> None:
+def _swap_call(
+    statement: ast.Assign | ast.AugAssign | ast.Expr, old: ast.Call, new: ast.expr
+) -> None:
     class Swap(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
             return new if node is old else self.generic_visit(node)
@@ -249,9 +273,11 @@ def _tile(kernel: ast.FunctionDef, launch: Launch, pair: _Pair) -> str:
         if id(s) in reused:
             a = reused[id(s)]
             assert isinstance(s, ast.Assign)
-            if ast.unparse(s.targets[0]) == ast.unparse(a.targets[0]) and _same_cast(a, s):
-                continue
-            raise NotApplicable("the two reads are cast differently")
+            if not _same_cast(a, s) or _set_between(kernel, pair, ast.unparse(a.targets[0])):
+                raise NotApplicable("the two reads are used differently")
+            if ast.unparse(s.targets[0]) != ast.unparse(a.targets[0]):
+                later += statements(f"{ast.unparse(s.targets[0])} = {ast.unparse(a.targets[0])}")
+            continue
         _widen_mask(s, inside)
         later.append(Substitute(rename).visit(s))
     for call in calls(kernel, "arange"):
@@ -265,6 +291,18 @@ def _tile(kernel: ast.FunctionDef, launch: Launch, pair: _Pair) -> str:
     kernel.body[then : then + 1] = later
     kernel.body[at : at + 1] = body
     return f"loop over {variable} made an axis"
+
+
+def _set_between(kernel: ast.FunctionDef, pair: _Pair, name: str) -> bool:
+    """Whether a name is set outside the two loops."""
+    inside = {id(n) for loop in (pair.first, pair.second) for n in ast.walk(loop)}
+    return any(
+        isinstance(n, ast.Name)
+        and n.id == name
+        and isinstance(n.ctx, ast.Store)
+        and id(n) not in inside
+        for n in ast.walk(kernel)
+    )
 
 
 def _same_cast(a: ast.Assign, b: ast.Assign) -> bool:

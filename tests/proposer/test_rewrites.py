@@ -1,0 +1,234 @@
+"""Every rewrite of the five first kernels still computes its problem, and has the effect it names."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+import torch
+
+from beamsearch.kernel import bind, check_source
+from beamsearch.problem import find_problem, instantiate
+from beamsearch.proposer.rewrites import (
+    address,
+    caching,
+    constants,
+    contraction,
+    launch,
+    rereads,
+    residues,
+    retile,
+    skip,
+    strip,
+    unroll,
+)
+from beamsearch.proposer.rewrites.compositions import ALL, Proposal, simple
+from beamsearch.proposer.rewrites.hints import Hints, Shape
+from profiling.gpus import find_gpu
+from profiling.profile import Launch
+from profiling.static import compile_call
+
+PROBLEMS = ("04", "36", "43", "77", "82")
+BUDGET = {"43": 1500, "77": 1500}
+"""Elements of the shrunk problem where a kernel has many operations an element."""
+
+RUNNER = """
+import importlib.util, json, os, sys, tempfile
+import torch
+import triton
+from beamsearch.judge.interpreter import prepare_interpreter
+from beamsearch.kernel import bind
+from beamsearch.problem import find_problem, instantiate, shrink
+prepare_interpreter()
+instance = instantiate(shrink(find_problem(sys.argv[1]), int(sys.argv[2])), "cpu", 0, "normal")
+expected = instance.reference()
+results = []
+for source in json.load(sys.stdin):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "kernel.py")
+        open(path, "w").write(source)
+        try:
+            spec = importlib.util.spec_from_file_location("kernel", path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            result = bind(module, instance.arguments)()
+            torch.testing.assert_close(result, expected, rtol=2e-2, atol=2e-2)
+            results.append("")
+        except BaseException as error:
+            results.append(f"{type(error).__name__}: {error}"[:2000])
+print(json.dumps(results))
+"""
+
+
+def run_all(problem: str, sources: list[str]) -> list[str]:
+    """Each kernel against the reference in the interpreter: empty where right."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER, problem, str(BUDGET.get(problem, 8000))],
+        input=json.dumps(sources),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@cache
+def first_kernel(problem: str) -> tuple[str, Hints]:
+    found = find_problem(problem)
+    values = instantiate(found, "meta").arguments.values
+    shapes = {
+        name: Shape(tuple(v.shape)) if isinstance(v, torch.Tensor) else v
+        for name, v in values.items()
+    }
+    assert found.input_kernel is not None
+    return found.input_kernel.read_text(), Hints(shapes)
+
+
+@cache
+def all_proposals(problem: str) -> list[Proposal]:
+    return list(simple(*first_kernel(problem)))
+
+
+def with_constants(problem: str) -> tuple[str, Hints]:
+    source, hints = first_kernel(problem)
+    return constants.apply(source, hints)[0][1], hints
+
+
+def compiled(problem: str, source: str) -> Launch:
+    """The source's one launch, compiled for an H200 at the problem's true shapes."""
+    module = inspect.getmodule(bind)
+    assert module is not None
+    import importlib.util
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.py"
+        path.write_text(source)
+        spec = importlib.util.spec_from_file_location("kernel", path)
+        assert spec is not None and spec.loader is not None
+        kernel = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(kernel)
+        call = bind(kernel, instantiate(find_problem(problem), "meta").arguments)
+        return compile_call(call, find_gpu("h200")).launches[-1]
+
+
+def signature(source: str) -> str:
+    return next(
+        ast.unparse(node.args)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == "kernel_function"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_rewrites_and_compositions_compute_the_problem(problem: str) -> None:
+    source, hints = first_kernel(problem)
+    found = {text: move for r in ALL for move, text in r.apply(source, hints)[:3]}
+    found |= {p.source: "; ".join(p.moves) for p in all_proposals(problem) if p.tier == 0}
+    found |= {p.source: "; ".join(p.moves) for p in all_proposals(problem)[-8:]}
+    results = run_all(problem, list(found))
+    wrong = {move: r for move, r in zip(found.values(), results, strict=True) if r}
+    assert len(found) > 15
+    assert not wrong
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_proposal_is_a_new_kernel_with_the_same_contract(problem: str) -> None:
+    source, _ = first_kernel(problem)
+    for proposal in all_proposals(problem):
+        check_source(proposal.source)
+        assert ast.dump(ast.parse(proposal.source)) != ast.dump(ast.parse(source))
+        assert signature(proposal.source) == signature(source)
+        assert proposal.findings
+        assert proposal.moves
+
+
+@pytest.mark.parametrize("rewrite", ALL, ids=lambda rewrite: rewrite.name)
+def test_a_rewrite_leaves_alone_what_it_does_not_fit(rewrite: object) -> None:
+    plain = "def kernel_function(x):\n    return x + 1\n"
+    assert rewrite.apply(plain, Hints()) == []  # type: ignore[attr-defined]
+    assert rewrite.apply("def kernel_function(:\n", Hints()) == []  # type: ignore[attr-defined]
+
+
+def test_floats_stay_runtime_and_integers_become_constants() -> None:
+    text, _ = with_constants("36")
+    kernel = next(n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef))
+    kinds = {a.arg: a.annotation is not None for a in kernel.args.args}
+    assert kinds == {
+        "x_ptr": False,
+        "y_ptr": False,
+        "channels": True,
+        "pixels": True,
+        "eps": False,
+        "BLOCK": True,
+    }
+
+
+def test_a_cast_of_a_size_that_became_a_constant_still_compiles() -> None:
+    source, hints = first_kernel("04")
+    source = source.replace("row * stride_am", "row * stride_am.to(tl.int64)")
+    text = constants.apply(source, hints)[0][1]
+    assert "tl.cast(stride_am, tl.int64)" in text
+    assert run_all("04", [text]) == [""]
+
+
+def test_rows_take_division_out_of_the_lanes() -> None:
+    source, hints = first_kernel("43")
+    before = compiled("43", source)
+    constant, _ = with_constants("43")
+    rows = unroll.apply(retile.apply(constant, hints)[0][1], hints)[0][1]
+    after = compiled("43", rows)
+    lanes_before = before.threads * before.grid[0]
+    assert after.instruction_mix["integer"] * after.threads * after.grid[0] < (
+        0.2 * before.instruction_mix["integer"] * lanes_before
+    )
+
+
+def test_strips_read_shared_rows_once() -> None:
+    constant, hints = with_constants("82")
+    row = unroll.apply(retile.apply(constant, hints)[0][1], hints)[0][1]
+    eight = next(t for move, t in strip.apply(constant, hints) if "8 rows" in move)
+    one, many = compiled("82", row), compiled("82", eight)
+    loads_per_output = [
+        launch.instruction_mix["global_load"] * launch.threads * launch.grid[0]
+        for launch in (one, many)
+    ]
+    assert loads_per_output[1] < 0.6 * loads_per_output[0]
+
+
+def test_a_gather_on_a_stride_ends_in_the_matrix_units() -> None:
+    constant, hints = with_constants("77")
+    dealt = residues.apply(constant, hints)[0][1]
+    launch = compiled("77", contraction.apply(dealt, hints)[0][1])
+    assert launch.matrix_instructions
+    assert launch.spill_bytes == 0
+
+
+def test_what_is_read_twice_is_read_once() -> None:
+    source, hints = first_kernel("36")
+    for move, text in rereads.apply(source, hints):
+        assert text.count("tl.load(") == 1, move
+
+
+@pytest.mark.parametrize("rewrite", [address, caching, launch, skip])
+def test_the_same_source_gives_the_same_forms(rewrite: object) -> None:
+    source, hints = with_constants("82")
+    assert rewrite.apply(source, hints) == rewrite.apply(source, hints)  # type: ignore[attr-defined]
+
+
+def test_a_block_and_the_number_in_the_grid_change_together() -> None:
+    source, hints = first_kernel("82")
+    text = next(t for move, t in launch.apply(source, hints) if move == "BLOCK 512")
+    assert "BLOCK=512" in text
+    assert "1024" not in text
+    assert run_all("82", [text]) == [""]
