@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 Distribution = Literal["own", "normal"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 REQUIRED = ("Model", "get_inputs", "get_init_inputs")
-SMOKE_ELEMENTS = 20_000
-"""Elements of inputs and outputs a shrunk problem may have: the interpreter then answers in well
-under a second, and an output still spans several programs of a usual block size."""
+SMOKE_ELEMENTS = 6_000
+"""Elements of inputs and outputs a shrunk problem may have. The interpreter takes about 10 ms for a
+program with a few dozen loads, and a kernel may use a program for each row of the output: at this
+size that is some dozens of programs, and the interpreter answers in about a second."""
 
 
 @dataclass(frozen=True)

@@ -137,24 +137,6 @@ class Harness:
             trace = trace_call(call, Gpu.model_validate(gpu))
         return {"trace": trace.model_dump(mode="json")}
 
-    def do_weigh(self, arguments: dict[str, Any], limit: int) -> dict[str, Any]:
-        """Whether the interpreter makes at most `limit` tensors in a call on zeros."""
-        from beamsearch.judge.interpreter import TooManyOperations, operations_limited
-
-        assert self.module is not None
-        call = bind(self.module, decode_arguments(arguments, None, self.device))
-        try:
-            with call_mode(), operations_limited(limit):
-                call()
-        except Exception as error:
-            cause: BaseException = error
-            while cause.__cause__ is not None:
-                cause = cause.__cause__
-            if not isinstance(cause, TooManyOperations):
-                raise
-            return {"in_time": False}
-        return {"in_time": True}
-
     def do_call(self, name: str, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Call once, unwritten memory poisoned, and copy the results out."""
         with call_mode(), _poisoned_memory():

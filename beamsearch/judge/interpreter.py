@@ -1,15 +1,8 @@
-"""Triton's interpreter, fit for judging: mended, three times as fast, and counted."""
+"""Triton's interpreter, fit for judging: mended and three times as fast."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
-
-class TooManyOperations(Exception):
-    """A call takes the interpreter too long."""
 
 
 def prepare_interpreter() -> None:
@@ -34,25 +27,3 @@ def prepare_interpreter() -> None:
         by_dtype(dtype) if type(dtype) is tl.dtype else slow(dtype)  # other types have no hash
     )
     Autotuner._bench = lambda self, *args, config, **kwargs: [float(self.configs.index(config))]
-
-
-@contextmanager
-def operations_limited(limit: int) -> Iterator[None]:
-    """Raise TooManyOperations inside once the interpreter has made that many tensors."""
-    from triton.runtime import interpreter
-
-    left = limit
-    original = interpreter.TensorHandle.__post_init__
-
-    def count(self: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise TooManyOperations
-        original(self)
-
-    interpreter.TensorHandle.__post_init__ = count
-    try:
-        yield
-    finally:
-        interpreter.TensorHandle.__post_init__ = original

@@ -11,7 +11,6 @@ from beamsearch.executor.jobs import Judgement, Subject
 from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import CandidateProcess, ForkServers
-from beamsearch.judge.smoke import smoke_problem
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verify import (
     COMPILE_S,
@@ -137,16 +136,8 @@ class ModellingJudge:
         with self._lock:
             if self._sets is None:
                 memory = SharedMemory("cpu", self._scratch / "tensors")
-                self._sets = InputSets(self._shrunk(), "cpu", memory, self._seed)
+                self._sets = InputSets(shrink(self._problem), "cpu", memory, self._seed)
             return self._sets
-
-    def _shrunk(self) -> Problem:
-        kernel = self._problem.input_kernel
-        if kernel is None:
-            return shrink(self._problem)
-        path = write_source(self._scratch, kernel.read_text())
-        with self._servers.fork("interpreter") as process:
-            return smoke_problem(self._problem, path, process)
 
     def _true_arguments(self) -> dict[str, Any]:
         with self._lock:

@@ -25,6 +25,7 @@ from beamsearch.proposer.questions import (
 from beamsearch.proposer.rewrites.compositions import Proposal, pairs, simple
 from beamsearch.proposer.rewrites.hints import Hints, Shape
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.verdict import Outcome
 from profiling.profile import Finding
 
 AUTHOR = "playbook"
@@ -34,7 +35,7 @@ USUAL_WORKERS = 4
 ENOUGH = 8
 """New proposals below which pairs of moves are looked at too: a round's worth of a parent."""
 POOR = 0.98
-"""Mean speedup below which a move that was tried elsewhere goes to the end of its tier."""
+"""Mean speedup below which a move that was tried elsewhere goes to the end."""
 NOTHING_LEFT = "Nothing new is left for this kernel: every rewrite that fits it was tried."
 
 
@@ -97,7 +98,7 @@ def _share(question: Situation) -> tuple[int, int]:
 
 
 def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
-    """Every new proposal: tiers in order, and in a tier what did badly before at the end."""
+    """Every new proposal: tiers in order, and what did badly before at the end."""
     problem = (question.problem.source, question.problem.dtype)
     known = _simple(question.parent_source, *problem)
     new = {p: proposal for p, proposal in known.items() if p not in seen}
@@ -107,7 +108,7 @@ def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
             if print_ not in seen and print_ not in known:
                 new.setdefault(print_, proposal)
     record = _record(question)
-    return sorted(new.values(), key=lambda p: (p.tier, _poor(p, record)))
+    return sorted(new.values(), key=lambda p: (_poor(p, record), p.tier))
 
 
 _ONE_AT_A_TIME = Lock()
@@ -133,7 +134,7 @@ def _record(question: Situation) -> dict[str, list[float]]:
     """Move -> speedups over the parent wherever it was the only one; a failure counts as 0."""
     record: dict[str, list[float]] = defaultdict(list)
     for attempt in question.memory.attempts:
-        move = attempt.description.rpartition(" (answers")[0]
+        move = _move(attempt.description.rpartition(" (answers")[0])
         failed = attempt.outcome not in ("correct", "duplicate", "no_code")
         if failed:
             record[move].append(0.0)
@@ -142,8 +143,13 @@ def _record(question: Situation) -> dict[str, list[float]]:
     return record
 
 
+def _move(what: str) -> str:
+    """What was done but for making sizes constexpr, which goes with everything."""
+    return "; ".join(m for m in what.split("; ") if not m.startswith("runtime sizes")) or what
+
+
 def _poor(proposal: Proposal, record: dict[str, list[float]]) -> bool:
-    tried = record.get(_what(proposal), [])
+    tried = record.get(_move(_what(proposal)), [])
     return bool(tried) and sum(tried) / len(tried) < POOR
 
 
@@ -211,7 +217,7 @@ def _reflection(question: ReflectionQuestion) -> str:
         verdict = trial.candidate.verdict
         if not verdict.correct:
             told.append(f"{name} was {verdict.outcome.value}: {verdict.reason}")
-            if trial.candidate.kernel_file is not None:
+            if verdict.outcome is not Outcome.NO_CODE:
                 avoid.append(f"{what} on {question.parent}: {verdict.outcome.value}")
             continue
         ratio = _speedup(question.parent_time, trial.candidate.measurement)

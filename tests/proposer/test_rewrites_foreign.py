@@ -144,7 +144,9 @@ UPSAMPLE = (
     HEAD
     + """
 @triton.jit
-def spread_kernel(x_ptr, w_ptr, y_ptr, length, out_length, step, TAPS: tl.constexpr, BLOCK: tl.constexpr):
+def spread_kernel(
+    x_ptr, w_ptr, y_ptr, length, out_length, step, TAPS: tl.constexpr, BLOCK: tl.constexpr
+):
     row = tl.program_id(1)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), dtype=tl.float32)

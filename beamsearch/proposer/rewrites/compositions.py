@@ -14,8 +14,8 @@ from beamsearch.proposer.rewrites import (
     constants,
     contraction,
     launch,
-    rereads,
     repack,
+    rereads,
     residues,
     retile,
     skip,
@@ -55,7 +55,8 @@ STRUCTURES: tuple[tuple[Rewrite, ...], ...] = (
 """What changes how the work is cut, most gained first; one of them goes into a composition."""
 BEFORE: tuple[Rewrite, ...] = (constants.REWRITE,)
 AFTER: tuple[Rewrite, ...] = (repack.REWRITE, unroll.WHOLE, address.REWRITE)
-"""What is added to a composition where it fits: it never cost time where it was measured."""
+"""What is added to a composition where it fits. Addresses changed measured times by 2% either way;
+repacking is not measured yet."""
 PAIRS = 24
 """Pairs of moves looked at when nothing simpler is left."""
 

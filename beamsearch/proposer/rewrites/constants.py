@@ -98,7 +98,7 @@ def _used_as_integer(kernel: ast.FunctionDef, flow: Flow) -> set[str]:
     return found
 
 
-def _is_shape(value: ast.expr | None, launch: Launch, depth: int = 6) -> bool:
+def _is_shape(value: ast.expr | None, launch: Launch, depth: int = 6) -> bool:  # noqa: C901, PLR0911
     """Whether a host expression is certainly an integer made of shapes."""
     if value is None or depth == 0:
         return False

@@ -112,7 +112,7 @@ class _Parts:
         self.root = root
         self.flow = flow
 
-    def part(self, node: ast.expr) -> Part | None:
+    def part(self, node: ast.expr) -> Part | None:  # noqa: PLR0911
         """The part an expression is, or None."""
         if isinstance(node, ast.Name):
             if node.id == self.root.name:
@@ -178,23 +178,8 @@ def take_apart(kernel: ast.FunctionDef, root: FlatIndex, flow: Flow) -> None:
         part = parts.part(value)
         if part in found and found[part] is None:
             found[part] = name
-    needed = {p: n for p, n in found.items() if p.mod is not None}
-    open_parts = sorted((p for p in found if p.mod is None), key=lambda p: -len(p.dens))
-    chain: list[tuple[Part, str | None]] = []
-    dens: Counter[str] = Counter()
-    while True:
-        matching = [p for p in needed if Counter(p.dens) == dens]
-        if len(matching) != 1:
-            break
-        part = matching[0]
-        assert part.mod is not None
-        chain.append((part, needed.pop(part)))
-        dens += Counter(part.mod)
-    if needed or not chain:
-        raise NotApplicable("the index is not taken apart into digits")
-    last = Part(tuple(sorted(dens.elements())), None)
-    if any(Counter(p.dens) - dens for p in open_parts):
-        raise NotApplicable("a quotient beyond the last digit")
+    open_parts = [p for p in found if p.mod is None]
+    chain, last = _chain(found)
     names: dict[Part, str] = {}
     for i, (part, given) in enumerate(chain):
         names[part] = given or fresh(kernel, f"{root_name(root)}_{i}")
@@ -208,6 +193,26 @@ def take_apart(kernel: ast.FunctionDef, root: FlatIndex, flow: Flow) -> None:
     replacer = _Replace(parts, names)
     kernel.body = [s for s in map(replacer.visit, kernel.body) if s is not None]
     _drop_unused(kernel, parts)
+
+
+def _chain(found: dict[Part, str | None]) -> tuple[list[tuple[Part, str | None]], Part]:
+    """The parts as one chain of digits, the fastest first, and the open one that ends it."""
+    needed = {p: n for p, n in found.items() if p.mod is not None}
+    chain: list[tuple[Part, str | None]] = []
+    dens: Counter[str] = Counter()
+    while True:
+        matching = [p for p in needed if Counter(p.dens) == dens]
+        if len(matching) != 1:
+            break
+        part = matching[0]
+        assert part.mod is not None
+        chain.append((part, needed.pop(part)))
+        dens += Counter(part.mod)
+    if needed or not chain:
+        raise NotApplicable("the index is not taken apart into digits")
+    if any(Counter(p.dens) - dens for p in found if p.mod is None):
+        raise NotApplicable("a quotient beyond the last digit")
+    return chain, Part(tuple(sorted(dens.elements())), None)
 
 
 def root_name(root: FlatIndex) -> str:
@@ -285,7 +290,7 @@ def check_grid(
     return axes, host_total
 
 
-def host_factors(node: ast.expr, launch: Launch) -> list[str]:
+def host_factors(node: ast.expr, launch: Launch) -> list[str]:  # noqa: PLR0911
     """Factors of a host product; `y.numel()` of a tensor allocated here is its sizes' product."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return sorted([*host_factors(node.left, launch), *host_factors(node.right, launch)])

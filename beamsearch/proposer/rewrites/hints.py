@@ -161,7 +161,7 @@ class _Host:
 _BUILTINS: dict[str, Any] = {"min": min, "max": max, "int": int, "abs": abs, "len": len}
 
 
-def _tensor_method(value: Any, name: str, arguments: list[Any]) -> Any:
+def _tensor_method(value: Any, name: str, arguments: list[Any]) -> Any:  # noqa: PLR0911
     if isinstance(value, Shape):
         if name in ("contiguous", "to", "detach"):
             return value

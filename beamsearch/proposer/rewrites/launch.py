@@ -105,7 +105,7 @@ def _block_value(node: ast.expr | None) -> int | None:
 
 
 def _limit(node: ast.expr | None) -> ast.Constant | None:
-    """The constant that says how large a block is: the whole expression, or the limit of its min."""
+    """The constant that says how large a block is: all of it, or the limit of its min."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("min", "max"):
         if ast.unparse(node.func) == "max":
             return next((found for a in node.args if (found := _limit_of_min(a))), None)

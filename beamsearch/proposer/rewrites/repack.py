@@ -121,9 +121,10 @@ def _counted(kernel: ast.FunctionDef, flow: Flow, scalars: list[ast.expr]) -> li
     bounds: dict[str, str] = {}
     for loop in [n for n in ast.walk(kernel) if isinstance(n, ast.For)]:
         bound = range_bound(loop)
-        if isinstance(loop.target, ast.Name) and isinstance(bound, ast.Name):
-            if bounds.setdefault(loop.target.id, bound.id) != bound.id:
-                return []
+        if not isinstance(loop.target, ast.Name) or not isinstance(bound, ast.Name):
+            continue
+        if bounds.setdefault(loop.target.id, bound.id) != bound.id:
+            return []
     steps: list[str] = []
     node = parse(" + ".join(ast.unparse(s) for s in scalars))
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

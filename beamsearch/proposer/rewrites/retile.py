@@ -230,7 +230,8 @@ def _two_axes(kernel: ast.FunctionDef, block: str, rows: str) -> None:
     """Accumulators of (block,) become (block, rows).
 
     Lanes come first: where Triton sees no contiguity (positions a stride apart) it lets the first
-    axis run fastest over threads, and rows there would scatter every access (three times slower).
+    axis run fastest over threads, and rows there would scatter every access (8 rows
+    first took 2.8 times as long as one row on an H200).
     """
     for call in calls(kernel, "zeros", "full"):
         shape = call.args[0]

@@ -77,7 +77,7 @@ def _branch_loop(
         simple = all(not calls(s, "load") and not isinstance(s, ast.For) for s in prelude)
         local = _stored(rest)
         escaping = {n for n in local if _read_outside(kernel, loop, rest, n)}
-        if simple and rest and _neutral(rest, escaping, {ast.unparse(t) for t in terms}, flow):
+        if simple and rest and _Neutral(escaping).body(rest):
             condition = conjunction([copy(t) for t in terms])
             branch = ast.If(test=condition, body=rest, orelse=[])
             _drop_terms(rest, {ast.unparse(t) for t in terms})
@@ -142,38 +142,6 @@ def _read_outside(kernel: ast.FunctionDef, loop: ast.For, rest: list[ast.stmt], 
     return False
 
 
-def _neutral(
-    body: list[ast.stmt],
-    carried: set[str],
-    terms: set[str],
-    flow: Flow,
-    loads: set[str] | None = None,
-) -> bool:
-    """Whether the body leaves every carried name as it was where a term of the masks is false."""
-    loads = set() if loads is None else loads
-    for s in body:
-        if isinstance(s, ast.For):
-            if names_in(s.target) & carried or not _neutral(s.body, carried, terms, flow, loads):
-                return False
-        elif isinstance(s, ast.If):
-            if s.orelse or not _neutral(s.body, carried, terms, flow, loads):
-                return False
-        elif isinstance(s, ast.AugAssign):
-            if not isinstance(s.op, ast.Add) or not _zero_where_masked(s.value, loads, flow):
-                return False
-        elif isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name):
-            name = s.targets[0].id
-            if name in carried and not _keeps(s.value, name, loads, flow):
-                return False
-            if _is_zero_load(s.value, loads, flow):
-                loads.add(name)
-            if _is_limit_load(s.value, flow):
-                loads.add(f"limit {name}")
-        else:
-            return False
-    return True
-
-
 def uncast(node: ast.expr) -> ast.expr:
     """An expression without the casts around it."""
     while (
@@ -185,49 +153,78 @@ def uncast(node: ast.expr) -> ast.expr:
     return node
 
 
-def _is_zero_load(node: ast.expr, loads: set[str], flow: Flow) -> bool:
-    node = uncast(node)
-    if isinstance(node, ast.Name):
-        return node.id in loads
+class _Neutral:
+    """Whether statements leave every carried name as it was where the masks are false.
+
+    Every masked read under the loop has the terms of the branch in its mask (`_common_terms`), so
+    it gives its `other` there: a product with 0 adds nothing, a maximum with -inf changes nothing.
+    """
+
+    def __init__(self, carried: set[str]) -> None:
+        self.carried = carried
+        self.zeros: set[str] = set()
+        self.lowest: set[str] = set()
+
+    def body(self, statements: list[ast.stmt]) -> bool:
+        """Whether all the statements do."""
+        return all(map(self.statement, statements))
+
+    def statement(self, s: ast.stmt) -> bool:
+        """Whether one statement does; what it reads is remembered."""
+        if isinstance(s, ast.For):
+            return not names_in(s.target) & self.carried and self.body(s.body)
+        if isinstance(s, ast.If):
+            return not s.orelse and self.body(s.body)
+        if isinstance(s, ast.AugAssign):
+            return isinstance(s.op, ast.Add) and self.is_zero(s.value)
+        if not (isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)):
+            return False
+        name = s.targets[0].id
+        if name in self.carried and not self.keeps(s.value, name):
+            return False
+        if self.is_zero(s.value):
+            self.zeros.add(name)
+        if self.is_lowest(s.value):
+            self.lowest.add(name)
+        return True
+
+    def is_zero(self, node: ast.expr) -> bool:
+        """Whether a value is 0 where the masks are false."""
+        node = uncast(node)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            return self.is_zero(node.left) or self.is_zero(node.right)
+        if isinstance(node, ast.Name):
+            return node.id in self.zeros
+        return _masked_other(node) in ("0", "0.0")
+
+    def is_lowest(self, node: ast.expr) -> bool:
+        """Whether a value is minus infinity where the masks are false."""
+        node = uncast(node)
+        if isinstance(node, ast.Name):
+            return node.id in self.lowest
+        return _masked_other(node) in ("float('-inf')", "-float('inf')")
+
+    def keeps(self, value: ast.expr, name: str) -> bool:
+        """`name = tl.maximum(name, <lowest>)`, or a dot with a zero operand that adds to name."""
+        if not isinstance(value, ast.Call):
+            return False
+        if is_call(value, "dot"):
+            third = value.args[2] if len(value.args) > 2 else keyword(value, "acc")
+            own = isinstance(third, ast.Name) and third.id == name
+            return own and any(map(self.is_zero, value.args[:2]))
+        if is_call(value, "maximum"):
+            first = value.args[0]
+            own = isinstance(first, ast.Name) and first.id == name
+            return own and self.is_lowest(value.args[1])
+        return False
+
+
+def _masked_other(node: ast.expr) -> str | None:
+    """What a masked read gives outside its mask, as text; None for anything else."""
     if isinstance(node, ast.Call) and is_call(node, "load") and keyword(node, "mask") is not None:
         other = keyword(node, "other")
-        return isinstance(other, ast.Constant) and other.value == 0
-    return False
-
-
-def _is_limit_load(node: ast.expr, flow: Flow) -> bool:
-    node = uncast(node)
-    if isinstance(node, ast.Call) and is_call(node, "load") and keyword(node, "mask") is not None:
-        other = keyword(node, "other")
-        return other is not None and ast.unparse(other) in ("float('-inf')", "-float('inf')")
-    return False
-
-
-def _zero_where_masked(node: ast.expr, loads: set[str], flow: Flow) -> bool:
-    node = uncast(node)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return _zero_where_masked(node.left, loads, flow) or _zero_where_masked(
-            node.right, loads, flow
-        )
-    return _is_zero_load(node, loads, flow)
-
-
-def _keeps(value: ast.expr, name: str, loads: set[str], flow: Flow) -> bool:
-    """`name = tl.maximum(name, <load with other -inf>)`, or a dot that adds to the name."""
-    if is_call(value, "dot") and isinstance(value, ast.Call):
-        third = value.args[2] if len(value.args) > 2 else keyword(value, "acc")
-        return (
-            isinstance(third, ast.Name)
-            and third.id == name
-            and any(_is_zero_load(a, loads, flow) for a in value.args[:2])
-        )
-    if is_call(value, "maximum") and isinstance(value, ast.Call):
-        first, second = value.args[0], uncast(value.args[1])
-        limit = _is_limit_load(second, flow) or (
-            isinstance(second, ast.Name) and f"limit {second.id}" in loads
-        )
-        return isinstance(first, ast.Name) and first.id == name and limit
-    return False
+        return ast.unparse(other) if other is not None else None
+    return None
 
 
 def _drop_terms(body: list[ast.stmt], terms: set[str]) -> None:

@@ -57,7 +57,7 @@ class Module:
             return None
         parts: list[str] = []
         for node in self.tree.body:
-            text = ast.unparse(node)
+            text = _docstring(node) or ast.unparse(node)
             big = isinstance(node, ast.FunctionDef | ast.ClassDef)
             if parts and big:
                 parts.append("\n")
@@ -86,6 +86,15 @@ class Module:
         if len(launches) != 1 or len(kernel.decorator_list) != 1 or self.is_called(name):
             raise NotApplicable(f"{name} is tuned, called by others or launched more than once")
         return launches[0]
+
+
+def _docstring(node: ast.stmt) -> str | None:
+    """A module's docstring as people write it; None for anything else."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        value = node.value.value
+        if isinstance(value, str) and '"' not in value and "\\" not in value:
+            return f'"""{value}"""\n'
+    return None
 
 
 def _is_jit(decorator: ast.expr) -> bool:
