@@ -8,9 +8,10 @@ from typing import Any
 def mend_interpreter() -> None:
     """Mend this process's interpreter; call after triton was imported, as often as you like.
 
-    Two gaps, both seen in Triton 3.6: a loop bound given at run time is a one-element array, which
-    recent numpy no longer turns into an index; and `tl.dot` multiplies the bit patterns of bfloat16
-    operands, because numpy has no such type and holds them as 16-bit integers.
+    Three gaps. A loop bound given at run time is a one-element array, which recent numpy no longer
+    turns into an index (Triton 3.6); `tl.dot` multiplies the bit patterns of bfloat16 operands,
+    because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9); a mask that a
+    scalar took part in holds integers, which loads and stores refuse (3.9).
     """
     import triton.language as tl
     from triton.runtime import interpreter
@@ -32,7 +33,18 @@ def mend_interpreter() -> None:
         patch_tensor(tensor, *scope)
         tensor.__index__ = lambda self: int(self.handle.data.item())
 
+    load, store = builder.create_masked_load, builder.create_masked_store
+
+    def boolean(mask: Any) -> Any:
+        return interpreter.TensorHandle(mask.data.astype(bool), tl.int1)
+
     builder.create_dot = create_dot
+    builder.create_masked_load = lambda self, ptrs, mask, *rest: load(
+        self, ptrs, boolean(mask), *rest
+    )
+    builder.create_masked_store = lambda self, ptrs, value, mask, *rest: store(
+        self, ptrs, value, boolean(mask), *rest
+    )
     interpreter._patch_lang_tensor = patch_lang_tensor
 
 

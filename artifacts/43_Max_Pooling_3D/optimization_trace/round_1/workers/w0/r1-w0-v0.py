@@ -1,0 +1,47 @@
+'Max pooling in three dimensions: one lane computes one output from its window.'
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def max_pool3d_kernel(x_ptr, y_ptr, total: tl.constexpr, D: tl.constexpr, H: tl.constexpr, W: tl.constexpr, out_d: tl.constexpr, out_h: tl.constexpr, out_w: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, dilation: tl.constexpr, KERNEL_SIZE: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr):
+    program = tl.program_id(0)
+    ow = program % ((out_w + BLOCK - 1) // BLOCK) * BLOCK + tl.arange(0, BLOCK)
+    rest = program // ((out_w + BLOCK - 1) // BLOCK)
+    first = tl.minimum(rest % ((out_h + STRIP - 1) // STRIP) * STRIP, out_h - STRIP)
+    rest = rest // ((out_h + STRIP - 1) // STRIP)
+    od = rest % out_d
+    plane = rest // out_d
+    valid = ow < out_w
+    results = ()
+    for step in tl.static_range(STRIP):
+        oh = first + step
+        index = ((od + plane * out_d) * out_h + oh) * out_w + ow
+        best = tl.full((BLOCK,), float('-inf'), dtype=tl.float32)
+        for kd in tl.static_range(KERNEL_SIZE):
+            d = od * stride - padding + kd * dilation
+            for kh in tl.static_range(KERNEL_SIZE):
+                h = oh * stride - padding + kh * dilation
+                for kw in tl.static_range(KERNEL_SIZE):
+                    w = ow * stride - padding + kw * dilation
+                    inside = (d >= 0) & (d < D) & (h >= 0) & (h < H) & (w >= 0) & (w < W)
+                    offset = ((plane.to(tl.int64) * D + d) * H + h) * W + w
+                    x = tl.load(x_ptr + (((plane.to(tl.int64) * D + d) * H + h) * W + kw * dilation) + (ow * stride - padding), mask=valid & inside, other=float('-inf'))
+                    best = tl.maximum(best, x.to(tl.float32), propagate_nan=tl.PropagateNan.ALL)
+        results = results + (best.to(y_ptr.dtype.element_ty),)
+    for step in tl.static_range(STRIP):
+        oh = first + step
+        index = ((od + plane * out_d) * out_h + oh) * out_w + ow
+        tl.store(y_ptr + index, results[step], mask=valid)
+
+
+def kernel_function(x, kernel_size, stride, padding, dilation):
+    x = x.contiguous()
+    N, C, D, H, W = x.shape
+    out_d, out_h, out_w = ((size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1 for size in (D, H, W))
+    y = torch.empty((N, C, out_d, out_h, out_w), dtype=x.dtype, device=x.device)
+    total = y.numel()
+    grid = lambda META: (triton.cdiv(out_w, META['BLOCK']) * triton.cdiv(out_h, META['STRIP']) * (C * N * out_d),)
+    max_pool3d_kernel[grid](x, y, total, D, H, W, out_d, out_h, out_w, stride, padding, dilation, KERNEL_SIZE=kernel_size, BLOCK=min(triton.next_power_of_2(out_w), 1024), STRIP=min(4, out_h), num_warps=1)
+    return y
