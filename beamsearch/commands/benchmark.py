@@ -211,7 +211,9 @@ def word(reason: str) -> str:
 
 
 def summary(rows: list[Row]) -> list[str]:
-    """Geometric mean, median and how many are faster, over each baseline."""
+    """Geometric mean, median, and how many are faster by more than the noise, over each baseline."""
+    from beamsearch.search import is_win
+
     lines = []
     for baseline in ("compile", "max_autotune", "eager", "input"):
         gains = [gain for row in rows if (gain := row.over(baseline)) is not None]
@@ -221,7 +223,7 @@ def summary(rows: list[Row]) -> list[str]:
         lines.append(
             f"over {name}: geometric mean {statistics.geometric_mean(gains):.2f}x, "
             f"median {statistics.median(gains):.2f}x, "
-            f"faster on {sum(gain > 1 for gain in gains)} of {len(rows)}"
+            f"faster on {sum(is_win(1 / gain, 1.0) for gain in gains)} of {len(rows)}"
         )
     return lines
 

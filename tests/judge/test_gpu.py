@@ -151,31 +151,6 @@ def test_lane_is_healthy_after(
     assert judge(SCALE_KERNEL).verdict.correct
 
 
-def test_closing_gives_the_memory_back(scale_problem: Problem, tmp_path: Path) -> None:
-    import gc
-
-    import torch
-
-    gc.collect()
-    before = torch.cuda.memory_allocated()
-    executor = gpu_executor(scale_problem, tmp_path)
-    for number, source in enumerate((SCALE_KERNEL, WRONG["value"][0], WRONG["in place"][0])):
-        executor.run(JudgeJob(subject=Subject(name=str(number), source=source)))
-    assert torch.cuda.memory_allocated() > before + (16 << 20)
-    executor.close()
-    del executor
-    left = torch.cuda.memory_allocated() - before
-    print(f"\nleft after closing: {left} bytes")
-    if left:
-        found = [o for o in gc.get_objects() if isinstance(o, torch.Tensor) and o.is_cuda]
-        for tensor in found:
-            print("   ", tensor.dtype, tuple(tensor.shape), len(gc.get_referrers(tensor)))
-            for owner in gc.get_referrers(tensor)[:4]:
-                print("        ", type(owner), str(owner)[:150])
-        print("after a collection:", gc.collect(), torch.cuda.memory_allocated() - before)
-    assert left == 0
-
-
 def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:
     problem = find_problem("43")
     assert problem.input_kernel is not None
@@ -197,7 +172,7 @@ def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:
             print(f"    {name}: {time_} ({time_.p20_ms:.4f} to {time_.p80_ms:.4f}, {time_.count})")
         print("    failed:", comparison.failed)
         began = time.monotonic()
-        profile = executor.run(ProfileJob(subject=subjects[2]))
+        profile = executor.run(ProfileJob(subject=subjects[3]))
         print(f"profiled in {time.monotonic() - began:.1f} s: {profile.source}, {profile.note}")
         for launch in profile.launches:
             print(f"    {launch.name} triton={launch.triton} {launch.duration_us} us")
