@@ -248,9 +248,7 @@ class _Run:
         baselines = recorded(
             folder / "baselines.json",
             Baselines,
-            lambda: measure_baselines(
-                executor, self.source, problem=self.problem, device=device
-            ),
+            lambda: measure_baselines(executor, self.source, problem=self.problem, device=device),
         )
         self._update(baselines=baselines)
         done = RoundRecord(
@@ -279,7 +277,7 @@ class _Run:
     def _anchor(self, first: Measurement, executor: Executor | None) -> None:
         """The input kernel's time in this visit: what other times of the visit are divided by.
 
-        Where the run is resumed it is timed again with the executor, which is in a visit of its own.
+        Where the run is resumed it is timed again with the executor, which has its own visit.
         """
         if first.visit is None:
             return
@@ -370,5 +368,6 @@ def _notes(environment: Environment) -> list[str]:
         return []
     return [
         f"No NVIDIA GPU here: times are modelled for {environment.target} and print with ~; "
-        "nothing was measured, and kernels were verified in Triton's interpreter on shrunk shapes only."
+        "nothing was measured, and kernels were verified in Triton's interpreter on shrunk shapes "
+        "only."
     ]

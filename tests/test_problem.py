@@ -131,7 +131,9 @@ def module(source):
 def test_a_name_that_cannot_be_bound_lists_what_can(tmp_path):
     (tmp_path / "problem.py").write_text(CLASH)
     arguments = instantiate(find_problem(str(tmp_path))).arguments
-    call = bind(module("def kernel_function(x, first_weight, extra=1): return x * first_weight"), arguments)
+    call = bind(
+        module("def kernel_function(x, first_weight, extra=1): return x * first_weight"), arguments
+    )
     assert call().shape == (4, 2)
     with pytest.raises(KernelError, match="asks for `y`.*first_weight"):
         bind(module("def kernel_function(y): return y"), arguments)

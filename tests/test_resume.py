@@ -16,7 +16,8 @@ from tests.traces import differences
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = int(os.environ.get("BEAMSEARCH_KILLS", "4"))
 """Moments to kill at; 20 for the full proof (about ten minutes)."""
-SETTINGS = "--rounds 2 --workers 2 --variants 2 --beam 2 --seed 7 --llm playbook".split()
+OPTIONS = "--rounds 2 --workers 2 --variants 2 --beam 2 --seed 7 --llm playbook"
+SETTINGS = OPTIONS.split()
 
 
 def start(arguments, **more):
@@ -54,7 +55,7 @@ def orphans(folder):
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            where = os.readlink(process / "cwd")
+            where = str((process / "cwd").readlink())
         except OSError:
             continue
         if str(folder) in line or where.startswith(str(folder)):

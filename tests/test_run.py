@@ -35,7 +35,7 @@ def beamsearch(*arguments, **environment):
 def played(tmp_path_factory):
     """A run of the playbook on a real problem."""
     folder = tmp_path_factory.mktemp("played") / "run"
-    options = "--rounds 2 --workers 3 --variants 2 --llm playbook --json".split()
+    options = ["--rounds", "2", "--workers", "3", "--variants", "2", "--llm", "playbook", "--json"]
     result = beamsearch("run", "43", *options, "--output", folder)
     assert result.returncode == 0, result.stderr
     return folder, result
@@ -153,9 +153,7 @@ def test_a_model_behind_http_runs_the_same_way(tmp_path):
                 prompts = list(folder.glob(f"{stem}_prompt.txt"))
                 assert prompts and "kernel_function" in prompts[0].read_text()
             assert "kernel_function" in (folder / "opt_reply.txt").read_text()
-    best = next(
-        c for r in trace.completed_rounds() for c in r.candidates if c.name == record.best
-    )
+    best = next(c for r in trace.completed_rounds() for c in r.candidates if c.name == record.best)
     assert best.verdict.correct and best.author not in ("playbook", "input")
     for path in (tmp_path / "run").rglob("*"):
         assert path.is_dir() or key not in path.read_text()

@@ -73,9 +73,7 @@ def test_with_one_parent_every_worker_goes_after_another_finding():
 
 
 @given(
-    st.lists(
-        st.tuples(st.floats(0.1, 10), st.sampled_from("abcdef"), st.booleans()), max_size=12
-    ),
+    st.lists(st.tuples(st.floats(0.1, 10), st.sampled_from("abcdef"), st.booleans()), max_size=12),
     st.integers(1, 4),
 )
 def test_survivors_are_distinct_correct_and_fastest_first(rows, k):
@@ -107,7 +105,9 @@ def test_a_difference_inside_the_noise_is_a_tie():
 
 
 def rounds(*outcomes):
-    made = [RoundRecord(round=0, candidates=[candidate("r0-s0")], beam=["r0-s0"], running_best="r0-s0")]
+    made = [
+        RoundRecord(round=0, candidates=[candidate("r0-s0")], beam=["r0-s0"], running_best="r0-s0")
+    ]
     for number, outcome in enumerate(outcomes, 1):
         verdict = CORRECT if outcome is Outcome.CORRECT else Verdict(outcome=outcome, reason="why")
         made.append(

@@ -30,6 +30,4 @@ def timeless(value: object) -> object:
 def differences(one: Path, other: Path) -> list[str]:
     """Names of files that only one run has, or that differ."""
     left, right = contents(one), contents(other)
-    return sorted(
-        name for name in left.keys() | right.keys() if left.get(name) != right.get(name)
-    )
+    return sorted(name for name in left.keys() | right.keys() if left.get(name) != right.get(name))

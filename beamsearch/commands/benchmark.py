@@ -211,7 +211,7 @@ def word(reason: str) -> str:
 
 
 def summary(rows: list[Row]) -> list[str]:
-    """Geometric mean, median, and how many are faster by more than the noise, over each baseline."""
+    """Over each baseline: geometric mean, median, how many are faster by more than the noise."""
     from beamsearch.search import is_win
 
     lines = []
