@@ -8,7 +8,8 @@ from typing import Any
 def mend_interpreter() -> None:
     """Mend this process's interpreter; call after triton was imported, as often as you like.
 
-    Three gaps. A loop bound given at run time is a one-element array, which recent numpy no longer
+    Four gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
+    even (3.6 to 3.9). A loop bound given at run time is a one-element array, which recent numpy no longer
     turns into an index (Triton 3.6); `tl.dot` multiplies the bit patterns of bfloat16 operands,
     because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9); a mask that a
     scalar took part in holds integers, which loads and stores refuse (3.9).
@@ -33,6 +34,14 @@ def mend_interpreter() -> None:
         patch_tensor(tensor, *scope)
         tensor.__index__ = lambda self: int(self.handle.data.item())
 
+    convert = interpreter._convert_float
+
+    def convert_float(data: Any, source: Any, target: Any, rounding: Any) -> Any:
+        if rounding is None and source == tl.float32 and target == tl.bfloat16:
+            return _narrow(data)
+        return convert(data, source, target, rounding)
+
+    interpreter._convert_float = convert_float
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def boolean(mask: Any) -> Any:
@@ -46,6 +55,16 @@ def mend_interpreter() -> None:
         self, ptrs, value, boolean(mask), *rest
     )
     interpreter._patch_lang_tensor = patch_lang_tensor
+
+
+def _narrow(values: Any) -> Any:
+    """float32 -> bfloat16 bit patterns (uint16), to nearest even; a NaN stays one."""
+    import numpy as np
+
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
+    return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
 
 
 def _widen(bits: Any) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from tests.traces import differences
 
 ROOT = Path(__file__).resolve().parent.parent
-KILLS = int(os.environ.get("BEAMSEARCH_KILLS", "4"))
+KILLS = int(os.environ.get("BEAMSEARCH_KILLS", "2"))
 """Moments to kill at; 20 for the full proof (about ten minutes)."""
 OPTIONS = "--rounds 2 --workers 2 --variants 2 --beam 2 --seed 7 --llm playbook"
 SETTINGS = OPTIONS.split()

@@ -49,7 +49,7 @@ WRONG = {
     "value": (variant("2 * x + bias", "2 * x"), "elements wrong"),
     "one in a hundred": (
         variant("(2 * x + bias)", "tl.where(index % 100 == 0, x, 2 * x + bias)"),
-        "(1%)",
+        "(1.",
     ),
     "shape": (variant("    return y\n", "    return y[:-1]\n"), "output has shape"),
     "dtype": (variant("    return y\n", "    return y.float()\n"), "float32 instead of bfloat16"),

@@ -1,0 +1,47 @@
+"""Triton's interpreter, mended: it computes what a GPU computes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+KERNELS = """
+import torch, triton, triton.language as tl
+from profiling.interpreter import mend_interpreter
+mend_interpreter()
+
+@triton.jit
+def narrow(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    some = n > 0
+    mask = some & (i < n)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=mask, other=0.0).to(tl.bfloat16), mask=mask)
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, loops):
+    i = tl.arange(0, 16)
+    at = i[:, None] * 16 + i[None, :]
+    c = tl.zeros((16, 16), dtype=tl.float32)
+    for _ in range(loops):
+        c += tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + at))
+    tl.store(c_ptr + at, c)
+
+x = torch.randn(1000)
+x[:4] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.00390625])
+y = torch.empty(1000, dtype=torch.bfloat16)
+narrow[(1,)](x, y, 1000, BLOCK=1024)
+assert torch.equal(y[1:], x[1:].to(torch.bfloat16)) and y[0].isnan()
+
+a, b = (torch.randn(16, 16).to(torch.bfloat16) for _ in range(2))
+c = torch.empty(16, 16)
+product[(1,)](a, b, c, 2)
+assert torch.allclose(c, 2 * (a.float() @ b.float()), rtol=1e-5, atol=1e-5)
+"""
+
+
+def test_conversions_masks_products_and_loops_are_a_gpus(tmp_path):
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNELS)
+    root = Path(__file__).resolve().parent.parent.parent
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(root)}
+    subprocess.run([sys.executable, path], env=environment, check=True, timeout=120)
