@@ -9,10 +9,10 @@ def mend_interpreter() -> None:
     """Mend this process's interpreter; call after triton was imported, as often as you like.
 
     Four gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
-    even (3.6 to 3.9). A loop bound given at run time is a one-element array, which recent numpy no longer
-    turns into an index (Triton 3.6); `tl.dot` multiplies the bit patterns of bfloat16 operands,
-    because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9); a mask that a
-    scalar took part in holds integers, which loads and stores refuse (3.9).
+    even (Triton 3.6 to 3.9). A loop bound given at run time is a one-element array, which recent
+    numpy no longer turns into an index (3.6). `tl.dot` multiplies the bit patterns of bfloat16
+    operands, because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9). A mask
+    that a scalar took part in holds integers, which loads and stores refuse (3.9).
     """
     import triton.language as tl
     from triton.runtime import interpreter

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import triton
 
 from beamsearch.kernel import bind, check_source
 from beamsearch.problem import find_problem, instantiate
@@ -43,6 +44,7 @@ BUDGET = {"43": 1500, "77": 400}
 RUNNER = """
 import importlib.util, json, os, sys, tempfile
 import torch
+import triton
 import triton
 from beamsearch.judge.interpreter import prepare_interpreter
 from beamsearch.kernel import bind
