@@ -11,8 +11,8 @@ import pytest
 from beamsearch.commands.benchmark import Row, line, summary
 from beamsearch.records.measurement import Measurement
 from profiling.profile import Floor
+from tests import PYTHONPATH, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 FLOOR = Floor(
     least_bytes=2_391_791_616,
     flops=0,
@@ -82,7 +82,7 @@ def benchmark(folder: Path, *arguments: str, **env: str) -> subprocess.Completed
     return subprocess.run(
         [sys.executable, str(ROOT / "benchmark.py"), *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder), **env},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "XDG_CACHE_HOME": str(folder), **env},
         capture_output=True,
         text=True,
         timeout=280,

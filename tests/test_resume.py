@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import PYTHONPATH
 from tests.traces import differences
 
-ROOT = Path(__file__).resolve().parent.parent
 KILLS = int(os.environ.get("BEAMSEARCH_KILLS", "2"))
 """Moments to kill at; 20 for the full proof (about ten minutes)."""
 OPTIONS = "--rounds 2 --workers 2 --variants 2 --beam 2 --seed 7 --llm playbook"
@@ -22,7 +22,7 @@ SETTINGS = OPTIONS.split()
 
 def start(arguments, **more):
     command = [sys.executable, "-m", "beamsearch", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     return subprocess.Popen(
         command,
         env=environment,

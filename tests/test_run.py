@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,15 +14,14 @@ from beamsearch.records.round import BenchmarkResults
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import WORKER_FILES, Trace, read_record
 from profiling.profile import Profile
+from tests import PYTHONPATH
 from tests.server import serving
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def beamsearch(*arguments, **environment):
     return subprocess.run(
         [sys.executable, "-m", "beamsearch", *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        env=os.environ | {"PYTHONPATH": PYTHONPATH} | environment,
         capture_output=True,
         text=True,
         timeout=240,

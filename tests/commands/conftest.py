@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests import PYTHONPATH
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def beamsearch(tmp_path):
     """Runs `beamsearch ARGUMENTS` in a folder elsewhere, with no endpoint and its own cache."""
     hidden = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
     clean = {key: value for key, value in os.environ.items() if key not in hidden}
-    clean |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    clean |= {"PYTHONPATH": PYTHONPATH, "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     def call(*arguments: str, cwd: Path = tmp_path, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
+
+from tests import PYTHONPATH
 
 KERNELS = """
 import torch, triton, triton.language as tl
@@ -42,6 +43,5 @@ assert torch.allclose(c, 2 * (a.float() @ b.float()), rtol=1e-5, atol=1e-5)
 def test_conversions_masks_products_and_loops_are_a_gpus(tmp_path):
     path = tmp_path / "kernels.py"
     path.write_text(KERNELS)
-    root = Path(__file__).resolve().parent.parent.parent
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(root)}
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": PYTHONPATH}
     subprocess.run([sys.executable, path], env=environment, check=True, timeout=120)
