@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from beamsearch.commands.benchmark import Row, line, summary
+from beamsearch.problem import find_problem
 from beamsearch.records.measurement import Measurement
 from profiling.profile import Floor
 from tests import PYTHONPATH, ROOT
@@ -106,7 +108,8 @@ def test_unknown_problem_is_told_before_anything_is_timed(tmp_path):
 @pytest.mark.gpu
 def test_measures_what_is_there(tmp_path):
     # Given a problem with an input kernel and no optimized one
-    done = benchmark(tmp_path, "82", "--json", "out.json")
+    shutil.copytree(find_problem("82").path.parent, tmp_path / "mine")
+    done = benchmark(tmp_path, "mine", "--json", "out.json")
 
     # Then it is measured beside the baselines, and the missing kernel makes the exit code 1
     assert done.returncode == 1, done.stderr
