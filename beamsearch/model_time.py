@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from profiling.gpus import Gpu
 from profiling.occupancy import blocks_per_sm
-from profiling.profile import CodeAccess, CodeRegion, Launch, Profile, Record
-from profiling.traffic import SECTOR, AccessTrace, LaunchTrace, LineAccess, launch_traffic
+from profiling.profile import CodeRegion, Launch, Profile, Record
+from profiling.requests import pair_launches, touched, with_requests
+from profiling.traffic import SECTOR, AccessTrace, LaunchTrace, launch_traffic
 
 COST_CLASSES: dict[str, str] = {
     "integer": "integer",
@@ -98,29 +99,32 @@ class Work(Record):
 
 
 def estimate(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> Profile:
-    """The same profile with `modelled_ms`, and `traffic` at dram, l2 and l1 in bytes.
+    """The same profile with `modelled_ms`, `traffic` at every level, and sectors of its lines.
 
     Without a trace of a launch its loops are taken to run once and its loads to stream, which
     ranks only kernels without loops.
     """
-    works = works_of(profile, trace, gpu)
+    pairs = pair_launches(profile.launches, trace)
+    works = [work_of(launch, seen, gpu) for launch, seen in pairs]
     known = trace is not None and bool(trace.launches)
     traffic = {
         "dram": sum(work.dram_bytes for work in works),
         "l2": sum(work.l2_bytes for work in works),
         "l1": sum(work.l1_sectors for work in works) * SECTOR,
+        "registers": trace.traffic.get("registers", 0.0) if trace is not None else 0.0,
     }
     return profile.model_copy(
         update={
             "modelled_ms": sum(launch_ms(work, gpu) for work in works) or None,
             "traffic": traffic if known else {},
+            "launches": [with_requests(launch, seen) for launch, seen in pairs],
         }
     )
 
 
 def works_of(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> list[Work]:
     """The work of every launch, in order."""
-    return [work_of(launch, seen, gpu) for launch, seen in _pairs(profile.launches, trace)]
+    return [work_of(launch, seen, gpu) for launch, seen in pair_launches(profile.launches, trace)]
 
 
 def launch_ms(work: Work, gpu: Gpu, constants: Constants = FITTED) -> float:
@@ -178,18 +182,18 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
     for region, count in zip(launch.regions, turns, strict=True):
         for access in region.accesses:
             requests = access.count * count * warps * blocks
-            touched = _touched(access, trace)
-            lines += requests * touched[0]
-            sectors += requests * touched[1]
+            lines_touched, sectors_touched = touched(access, trace)
+            lines += requests * lines_touched
+            sectors += requests * sectors_touched
     if trace is None:
-        traffic = {"dram": sectors * SECTOR, "l2": sectors * SECTOR, "l1": 0.0}
+        traffic = {"dram": sectors * SECTOR, "l2": sectors * SECTOR, "registers": 0.0}
         near_dram, near_l2 = 1.0, 1.0
     else:
         traffic = launch_traffic(trace, gpu, resident, launch.shared_bytes or 0)
-        asked = max(traffic["l1"], 1.0)
+        asked = max(traffic["registers"], 1.0)
         near_dram, near_l2 = traffic["dram_read"] / asked, traffic["l2"] / asked
     past = _past_l1(launch, trace)
-    l2_bytes = traffic["l2"] + past * max(traffic["l1"] - traffic["l2"], 0.0)
+    l2_bytes = traffic["l2"] + past * max(traffic["registers"] - traffic["l2"], 0.0)
     near_l2 += past * max(1.0 - near_l2, 0.0)
     batches = dram_batches = l2_batches = 0.0
     for region, count in zip(launch.regions, turns, strict=True):
@@ -279,50 +283,6 @@ def _past_l1(launch: Launch, trace: LaunchTrace | None) -> float:
     return sum(n for past, n in asked if past) / max(sum(n for _, n in asked), 1.0)
 
 
-def _touched(access: CodeAccess, trace: LaunchTrace | None) -> tuple[float, float]:
-    """128-byte lines and sectors one warp request touches, given how lanes lie over the block."""
-    seen = _find_line(access, trace)
-    if access.lane_elements == 0 or (trace is not None and (seen is None or not seen.patterns)):
-        return 1.0, 1.0
-    if seen is None:
-        return max(1.0, access.bits * 32 / 8 / 128), max(1.0, access.bits * 32 / 8 / SECTOR)
-    vector = max(1, access.bits // 8 // seen.element_bytes)
-    owned = access.lane_elements or vector
-
-    def distance(pattern: Mapping[str, float]) -> tuple[float, ...]:
-        return (
-            abs(pattern["fastest"] - access.fastest),
-            abs(math.log2(pattern["lane_elements"] / owned)),
-            abs(math.log2(pattern["vector"] / vector)),
-        )
-
-    best = min(seen.patterns, key=lambda pattern: distance(pattern.model_dump()))
-    return best.lines, best.sectors
-
-
-def _find_line(access: CodeAccess, trace: LaunchTrace | None) -> LineAccess | None:
-    for line in trace.lines if trace is not None else ():
-        if line.line == access.line and line.kind == access.kind:
-            return line
-    return None
-
-
 def _resident(launch: Launch, gpu: Gpu) -> int:
     blocks, _ = blocks_per_sm(gpu, launch.threads, launch.registers or 32, launch.shared_bytes or 0)
     return max(blocks, 1)
-
-
-def _pairs(
-    launches: Sequence[Launch], trace: AccessTrace | None
-) -> list[tuple[Launch, LaunchTrace | None]]:
-    """Each launch with its trace: same kernel, grid and configuration, in order."""
-    left = list(trace.launches) if trace is not None else []
-    pairs: list[tuple[Launch, LaunchTrace | None]] = []
-    for launch in launches:
-        same = [t for t in left if t.name == launch.name and t.grid == launch.grid and t.lines]
-        exact = [t for t in same if t.config == launch.config]
-        chosen = next(iter(exact or same), None)
-        if chosen is not None:
-            left.remove(chosen)
-        pairs.append((launch, chosen))
-    return pairs

@@ -61,19 +61,19 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
             call()
         except Exception as error:  # noqa: BLE001 - a candidate may raise anything; it is reported
             failed = _say(error)
-    traffic: dict[str, float] = defaultdict(float)
+    traffic: dict[str, float] = dict.fromkeys(("registers", "l2", "dram"), 0.0)
     first: dict[str, str | None] = {}
     for launch in launches:
         failed = failed or launch.failed
         if first.setdefault(launch.name, launch.config) != launch.config:
             continue  # another configuration of the same launch
         blocks = max(1, gpu.max_warps_per_sm // 2 // launch.num_warps)
-        for level, size in launch_traffic(launch, gpu, blocks).items():
-            traffic[level] += size
+        moved = launch_traffic(launch, gpu, blocks)
+        traffic = {level: size + moved[level] for level, size in traffic.items()}
     return AccessTrace(
         gpu=gpu.name,
         launches=launches,
-        traffic={level: traffic[level] for level in ("l1", "l2", "dram")} if launches else {},
+        traffic=traffic if launches else {},
         failed=failed,
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from profiling import sass
-from profiling.gpus import GPUS, UnknownGpu, find_gpu
+from profiling.gpus import UnknownGpu, find_gpu
 from profiling.profile import Floor, Launch, Profile
 
 UNIT_NAMES = {
@@ -186,7 +186,15 @@ def _modelled(profile: Profile, floor: Floor | None, time_ms: float | None) -> B
     dram = min(1.0, moved / (floor.bandwidth_gb_s * 1e6 * time_ms))
     # Which unit fills the rest is not known; instructions are what source changes can take away.
     instructions = 1.0 if dram < MEMORY_BOUND else dram / 2
-    return Budget({"dram": dram, **dict.fromkeys(("issue", "alu", "fma"), instructions)})
+    busy = {"dram": dram, **dict.fromkeys(("issue", "alu", "fma"), instructions)}
+    try:
+        gpu = find_gpu(profile.gpu)
+    except UnknownGpu:
+        return Budget(busy)
+    # An SM moves 128 bytes a clock to or from its L1, on every GPU since Volta.
+    rate = 128 * gpu.sms * gpu.boost_clock_mhz * 1e3
+    busy["l1"] = min(1.0, profile.traffic.get("l1", 0.0) / rate / time_ms)
+    return Budget(busy)
 
 
 def dram_bytes(launch: Launch) -> float | None:
@@ -250,9 +258,6 @@ def _loop_weights(launch: Launch) -> list[float]:
 
 def float32_tflops(gpu: str) -> float | None:
     """Rate of the ordinary cores of this GPU (by name, key or device); None where it is unknown."""
-    for part in GPUS.values():
-        if part.name == gpu:
-            return part.tflops.get("float32")
     try:
         return find_gpu(gpu).tflops.get("float32")
     except UnknownGpu:

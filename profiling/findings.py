@@ -12,7 +12,15 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from profiling import execution, memory_use
-from profiling.budget import UNIT_NAMES, Budget, Case, float32_tflops, line_shares, make_case
+from profiling.budget import (
+    ARITHMETIC,
+    UNIT_NAMES,
+    Budget,
+    Case,
+    float32_tflops,
+    line_shares,
+    make_case,
+)
 from profiling.diagnosis import Diagnosis
 from profiling.gpus import UnknownGpu, find_gpu
 from profiling.profile import Finding, FindingKind, Floor, Launch, Profile
@@ -44,6 +52,7 @@ _ORDER = [
     FindingKind.AT_FLOOR,
     FindingKind.IDLE_MATRIX_UNITS,
     FindingKind.SPILLS,
+    FindingKind.EXCESS_ARITHMETIC,
     FindingKind.DIVERGENCE,
     FindingKind.INTEGER_OVERHEAD,
     FindingKind.UNCOALESCED,
@@ -69,7 +78,7 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
     and in a compiler's profile the modelled time. What is missing is never taken for zero: a
     finding whose numbers are absent is absent.
     """
-    if not profile.launches:
+    if not profile.launches and not profile.library_calls:
         return []
     case = make_case(profile, floor, time_ms)
     found = [
@@ -78,6 +87,7 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
             _at_floor(case),
             *(_excess(case, level) for level in ("dram", "l2", "l1")),
             _idle_matrix_units(case),
+            _excess_arithmetic(case),
             _tail(case),
             _many_launches(case),
             _library_time(case),
@@ -243,8 +253,50 @@ def _idle_matrix_units(case: Case) -> Finding | None:
     )
 
 
+def _excess_arithmetic(case: Case) -> Finding | None:
+    """Lanes do more arithmetic than the problem's products and convolutions need.
+
+    From twice: a sum's own additions and an epilogue come on top of the products. Only without
+    matrix units, whose work is not counted by lane. Bound: all arithmetic, and the operands brought
+    for it, in proportion.
+    """
+    floor, launches = case.floor, case.profile.launches
+    done = [launch.metrics.get("lane_flops") for launch in launches]
+    if floor is None or not floor.flops or any(flops is None for flops in done):
+        return None
+    if not _without_matrix_units(case, [launch for launch in launches if launch.triton]):
+        return None
+    ratio = sum(flops or 0 for flops in done) / floor.flops
+    if ratio < 2:
+        return None
+    factors = dict.fromkeys((*ARITHMETIC, "l1", "lsu"), 1 / ratio)
+    gain = case.call_gain({i: budget.gain(factors) for i, budget in enumerate(case.budgets)})
+    if gain < WORTH:
+        return None
+    zeros = floor.gives_away.zero_outputs if floor.gives_away is not None else 0.0
+    cause = f": {100 * zeros:.0f}% of the outputs are zero whatever the input" if zeros else ""
+    lines = [pair for launch in launches for pair in line_shares(launch).items()]
+    return Finding(
+        kind=FindingKind.EXCESS_ARITHMETIC,
+        title=f"{ratio:.1f} times the arithmetic that the problem needs{cause}",
+        evidence=[
+            f"{sum(flops or 0 for flops in done) / 1e9:.4g} GFLOP in all lanes; the problem has "
+            f"{floor.flops / 1e9:.4g}",
+            *_busiest(case),
+        ],
+        lines=[line for line, _ in sorted(lines, key=lambda pair: -pair[1])[:2]],
+        gain_bound=gain,
+        advice=(
+            "Find out from the index arithmetic alone which outputs and which terms are not zero; "
+            "compute those, in classes with the same terms, and write the rest without computing."
+        ),
+    )
+
+
 def _without_matrix_units(case: Case, own: list[Launch]) -> bool:
     """Whether the call is known to use none; where a library has half the time, nobody knows."""
+    if case.profile.library_calls:
+        return False
     mine = sum(
         share
         for share, launch in zip(case.shares, case.profile.launches, strict=True)
@@ -267,12 +319,13 @@ def _tail(case: Case) -> Finding | None:
     needed, over the share of them that is filled. From a tenth, under which launch overhead and
     clocks count as much.
     """
-    gains, evidence = {}, []
+    gains, evidence, lines = {}, [], []
     for index, launch in enumerate(case.profile.launches):
         blocks = math.prod(launch.grid)
         gain = _idle_sms(case, launch, blocks)
         if gain is not None and gain >= 1.1 and launch.triton:
             gains[index] = gain
+            lines += [line.line for line in launch.lines if "program_id" in line.text]
             evidence.append(f"{launch.name}: {blocks} blocks of {launch.threads} threads")
     gain = case.call_gain(gains) if gains else 1.0
     if gain < WORTH:
@@ -281,6 +334,7 @@ def _tail(case: Case) -> Finding | None:
         kind=FindingKind.TAIL,
         title=f"Too few blocks: SMs stand idle {100 * (1 - 1 / gain):.0f}% of the time",
         evidence=evidence,
+        lines=lines,
         gain_bound=gain,
         advice=(
             "Split the work into more blocks (smaller tiles, or the reduction split over several "
@@ -329,7 +383,19 @@ def _many_launches(case: Case) -> Finding | None:
 
 
 def _library_time(case: Case) -> Finding | None:
-    """Time in kernels that are not the candidate's. Bound: they cost nothing."""
+    """Time in kernels that are not the candidate's. Bound: they cost nothing.
+
+    A compiler's profile knows that there are some, and not what they take: no bound.
+    """
+    if case.profile.library_calls:
+        names = ", ".join(case.profile.library_calls)
+        return Finding(
+            kind=FindingKind.LIBRARY_TIME,
+            title=f"Work is done in torch operations that are not profiled here: {names}",
+            evidence=["their time is missing from every number here"],
+            gain_bound=1.0,
+            advice="Do this work in the Triton kernel.",
+        )
     library = [
         (launch, share)
         for launch, share in zip(case.profile.launches, case.shares, strict=True)

@@ -236,12 +236,12 @@ GPUS: dict[str, Gpu] = {gpu.key: gpu for gpu in _PARTS}
 
 
 def find_gpu(name: str) -> Gpu:
-    """The part of this key (`h200`, any case, spaces ignored) or exact device name.
+    """The part of this key (`h200`, any case, spaces ignored), own name or exact device name.
 
     Raises UnknownGpu, listing the known.
     """
     for gpu in GPUS.values():
-        if name in gpu.device_names:
+        if name in (gpu.name, *gpu.device_names):
             return gpu
     key = re.sub(r"[\s_]+", "", name.lower())
     for gpu in GPUS.values():

@@ -15,12 +15,16 @@ from profiling.diagnosis import (
     where,
     without_wait,
 )
-from profiling.profile import FindingKind, Launch
+from profiling.profile import FindingKind, Launch, LineCounters
 
 VECTOR_BITS = 128
 """Widest access of one lane on every GPU before Blackwell; four words."""
 WORD_BITS = 32
 """Up to one word a lane, a warp's access fills no more than one 128-byte line."""
+_FEWER_ATOMICS = (
+    "Reduce within the block first and add once a block, spread the sums over several addresses, "
+    "or write partial results and add them in a second launch."
+)
 
 
 def uncoalesced(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
@@ -28,7 +32,9 @@ def uncoalesced(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
 
     From twice the ideal: a row that starts off its sector costs at most 3 sectors for 2, and that
     is alignment, not order. Bound: L1 passes in proportion; L2 and device memory only by what is
-    moved beyond the least; where warps wait for memory, that wait.
+    moved beyond the least; where warps wait for memory and more than the lanes' bytes comes from
+    the L2, that wait. Where the L1 catches the rest for another load of the same lane, the loads
+    are narrow rather than far apart, and what they wait for is the same bytes.
     """
     bad, sectors, ideal = [], 0.0, 0.0
     for line in launch.lines:
@@ -42,16 +48,15 @@ def uncoalesced(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     ratio = launch.metrics.get("sectors_over_ideal", sectors / ideal if ideal else 1.0)
     if not bad or ratio < 1.5:
         return None
-    if case.measured:
-        excess = traffic_excess(case, "dram"), traffic_excess(case, "l2")
-        factors = {
-            "l1": 1 / ratio,
-            "dram": 1 / min(ratio, excess[0]),
-            "l2": 1 / min(ratio, excess[1]),
-        }
-        gain = max(budget.gain(factors), without_wait(budget, launch, "idle_memory"))
-    else:
-        gain = ratio
+    excess = traffic_excess(case, "dram"), traffic_excess(case, "l2")
+    factors = {
+        "l1": 1 / ratio,
+        "dram": 1 / min(ratio, excess[0]),
+        "l2": 1 / min(ratio, excess[1]),
+    }
+    gain = budget.gain(factors) if budget.busy else ratio
+    if excess[1] >= 1.5:
+        gain = max(gain, without_wait(budget, launch, "idle_memory"))
     evidence = [access(line) for line in bad]
     evidence.append(f"global sectors moved: {ratio:.1f} times what the lanes' bytes need")
     return Diagnosis(
@@ -152,14 +157,18 @@ def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     """Registers are kept in local memory. Bound: those instructions, and their L1 passes, gone."""
     if not launch.spill_bytes:
         return None
-    lines = [line for line in launch.lines if line.spill_instructions]
+    spilling = [line for line in launch.lines if line.spill_instructions]
+    lines = sorted(spilling, key=lambda line: -(line.spill_instructions or 0))
     whole = sum(line.instructions or 0 for line in launch.lines)
     spilled = sum(line.spill_instructions or 0 for line in lines)
     mix = launch.instruction_mix
     share = spilled / whole if whole else mix.get("local", 0) / max(1, sum(mix.values()))
     local = sum(launch.metrics.get(f"local_{way}_sectors", 0) for way in ("load", "store"))
     passes = local + sum(launch.metrics.get(f"l1_{way}_sectors", 0) for way in ("load", "store"))
-    factors = {"issue": 1 - share, "l1": 1 - local / passes if passes else 1.0}
+    moved = mix.get("local", 0) + mix.get("global_load", 0) + mix.get("global_store", 0)
+    # Without counters: of the memory instructions, those that a kernel without spills has not.
+    local, passes = (local, passes) if passes else (mix.get("local", 0), max(1, moved))
+    factors = {"issue": 1 - share, "l1": 1 - local / passes}
     wait = sum(line.stall_share or 0 for line in lines)
     return Diagnosis(
         FindingKind.SPILLS,
@@ -169,7 +178,10 @@ def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
             f"{launch.registers} registers a thread",
             f"{100 * share:.1f}% of the {counted(case)} instructions load or store spilled values",
         ],
-        max(budget.gain(factors), 1 / max(1 - min(wait, 0.9), 0.1)),
+        max(
+            budget.gain(factors) if budget.busy else 1 / max(factors["l1"], 1e-2),
+            1 / max(1 - min(wait, 0.9), 0.1),
+        ),
         "Keep fewer values live: smaller blocks, fewer unrolled iterations, more warps for the "
         "same block, values recomputed instead of kept.",
         numbers(lines),
@@ -204,6 +216,8 @@ def bank_conflicts(case: Case, launch: Launch, budget: Budget) -> Diagnosis | No
 def atomics(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     """Atomics serialise in the L2. Bound: the atomic unit's work, and the stalls on them, gone."""
     lines = [line for line in launch.lines if "atomic" in line.text]
+    if not case.measured:
+        return _static_atomics(launch, lines)
     sectors = sum(launch.metrics.get(f"{kind}_sectors", 0) for kind in ("atomic", "reduction"))
     if not sectors:
         return None
@@ -218,7 +232,22 @@ def atomics(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
             f"{100 * stalls:.0f}% of the stalls are on these lines",
         ],
         gain,
-        "Reduce within the block first and add once a block, spread the sums over several "
-        "addresses, or write partial results and add them in a second launch.",
+        _FEWER_ATOMICS,
+        numbers(lines),
+    )
+
+
+def _static_atomics(launch: Launch, lines: list[LineCounters]) -> Diagnosis | None:
+    """As many atomics as loads, where one a block is usual. Bound: the atomics of these gone."""
+    mix = launch.instruction_mix
+    atomics, loads = mix.get("atomic", 0), mix.get("global_load", 0)
+    if not atomics or atomics < loads:
+        return None
+    return Diagnosis(
+        FindingKind.ATOMICS,
+        f"{atomics} atomics to {loads} loads" + (f", on {where(lines)}" if lines else ""),
+        ["whether they meet at one address is not known without a GPU"],
+        (atomics + loads + mix.get("global_store", 0)) / max(1, loads),
+        _FEWER_ATOMICS,
         numbers(lines),
     )

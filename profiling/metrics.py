@@ -318,6 +318,20 @@ DERIVED: tuple[Metric, ...] = (
         meaning="global sectors moved over the fewest that the lanes' bytes need",
     ),
     Metric(
+        name="lane_bytes",
+        group="l1",
+        ncu=("thread_inst_executed_true",),
+        unit="byte",
+        meaning="global bytes that lanes load into and store from registers, each use counted",
+    ),
+    Metric(
+        name="lane_flops",
+        group="pipes",
+        ncu=("thread_inst_executed_true",),
+        unit="FLOP",
+        meaning="float additions and multiplications on the ordinary cores, in all lanes",
+    ),
+    Metric(
         name="idle_memory",
         group="issue and stalls",
         ncu=("smsp__pcsamp_warps_issue_stalled_long_scoreboard_not_issued",),

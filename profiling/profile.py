@@ -125,6 +125,28 @@ class Launch(Record):
     """Hash of the machine code and launch shape, so that equal kernels are seen to be equal."""
 
 
+class GivesAway(Record):
+    """What a reference does whatever its inputs and weights are: work that nobody has to do.
+
+    Shares are 0..1 of a tensor's elements.
+    """
+
+    zero_outputs: float = 0.0
+    """Outputs that were zero in every draw."""
+    constant_outputs: float = 0.0
+    """Outputs that had the same value in every draw, zeros left out."""
+    repeated: list[str] = []
+    """Outputs that repeat along a dimension: `output 0 along dimension 2`."""
+    unused: dict[str, float] = {}
+    """Input or parameter -> share of its elements that no output depends on."""
+    fixed: dict[str, float] = {}
+    """Input or parameter -> share of its elements with the same value in every draw."""
+    draws: int
+    """Draws of inputs and weights that this was seen in."""
+    true_shapes: bool
+    """False where it was seen at shrunk shapes, whose edges weigh more."""
+
+
 class Floor(Record):
     """The least time the problem's least work takes on this GPU."""
 
@@ -134,6 +156,8 @@ class Floor(Record):
     flops_rate_tflop_s: float
     bandwidth_source: Literal["measured", "datasheet"]
     gpu: str
+    gives_away: GivesAway | None = None
+    """No floor is lowered by it; none where it was not looked for."""
 
     @property
     def memory_ms(self) -> float:
@@ -158,12 +182,17 @@ class Profile(Record):
     gpu: str
     """The device measured, or the target compiled for."""
     launches: list[Launch]
+    library_calls: list[str] = []
+    """Torch operations that a compiler's profile met and cannot see into."""
     note: str | None = None
     """Why this is not an Nsight Compute profile, where one was wanted."""
     modelled_ms: float | None = None
     """Time from the analytic model; only in a compiler's profile."""
     traffic: dict[str, float] = {}
-    """Bytes moved in the whole call at `dram`, `l2`, `l1`; a level that is absent is missing."""
+    """Bytes moved in the whole call at `dram`, `l2`, `l1`, and by lanes (`registers`).
+
+    A level that is absent is missing.
+    """
 
 
 class FindingKind(StrEnum):
@@ -179,6 +208,7 @@ class FindingKind(StrEnum):
     IDLE_MATRIX_UNITS = "idle_matrix_units"
     INTEGER_OVERHEAD = "integer_overhead"
     ISSUE_BOUND = "instruction_issue"
+    EXCESS_ARITHMETIC = "excess_arithmetic"
     DIVERGENCE = "divergence"
     BANK_CONFLICTS = "bank_conflicts"
     ATOMICS = "atomics"

@@ -20,7 +20,7 @@ from profiling.hotspots import (
     read_instructions,
     widest,
 )
-from profiling.metrics import METRICS
+from profiling.metrics import BY_NAME, METRICS
 from profiling.profile import Launch, Profile, Rule
 
 _MAGIC = b"NVR\0"
@@ -163,6 +163,17 @@ def _derived(action: Any, names: set[str], instructions: list[Instruction]) -> d
     ideal = sum(i.ideal_sectors or 0 for i in instructions)
     if sectors and ideal:
         values["sectors_over_ideal"] = sectors / ideal
+    lanes_known = [i for i in instructions if i.lanes_on is not None]
+    if lanes_known:
+        copied = _number(action, names, *BY_NAME["tma_read_bytes"].ncu) or 0.0
+        values["lane_bytes"] = copied + sum(
+            (i.lanes_on or 0) * (sass.access_bits(i.sass) or 0) / 8
+            for i in lanes_known
+            if sass.instruction_class(i.sass) in sass.MEMORY_CLASSES
+        )
+        values["lane_flops"] = sum(
+            (i.lanes_on or 0) * sass.float_operations(i.sass) for i in lanes_known
+        )
     return values | _idle(action, names)
 
 
@@ -280,6 +291,7 @@ def _traffic(launches: list[Launch]) -> dict[str, float]:
         "dram": (("dram_read_bytes", 1), ("dram_write_bytes", 1)),
         "l2": (("l2_sectors", SECTOR_BYTES),),
         "l1": (("l1_load_sectors", SECTOR_BYTES), ("l1_store_sectors", SECTOR_BYTES)),
+        "registers": (("lane_bytes", 1),),
     }
     traffic = {}
     for level, terms in parts.items():

@@ -38,6 +38,12 @@ _CLASSES: dict[str, str] = {
 INDEX_CLASSES = frozenset({"integer", "uniform", "predicate"})
 """Classes that compute addresses, indices and masks in a kernel whose data are floats."""
 
+_FLOPS = {
+    **dict.fromkeys(("FADD", "FMUL", "DADD", "DMUL"), 1),
+    **dict.fromkeys(("FFMA", "DFMA", "HADD2", "HMUL2", "FADD2", "FMUL2"), 2),
+    **dict.fromkeys(("HFMA2", "FFMA2"), 4),
+}
+
 MEMORY_CLASSES = frozenset({"global_load", "global_store", "atomic"})
 
 
@@ -73,7 +79,9 @@ def access_bits(sass: str) -> int | None:
     """Bits one lane moves with this memory instruction; None where it is no load or store."""
     if instruction_class(sass) not in {"global_load", "global_store", "local", "shared"}:
         return None
-    modifiers = operation(sass).split(".")[1:]
+    opcode, *modifiers = operation(sass).split(".")
+    if opcode.startswith("U"):  # a bulk copy, which no lane has a part of
+        return None
     for width in ("256", "128", "64"):
         if width in modifiers:
             return int(width)
@@ -98,6 +106,13 @@ def is_division(sass: str) -> bool:
     """
     name = operation(sass)
     return name.startswith(("I2F", "UI2F")) and ".RP" in name
+
+
+def float_operations(sass: str) -> int:
+    """Float additions and multiplications one lane does with this instruction; 0 for others."""
+    name = operation(sass)
+    count = _FLOPS.get(name.partition(".")[0], 0)
+    return 0 if name.startswith(("HFMA2.MMA", "HFMA2.BF16_V2")) and "-RZ, RZ" in sass else count
 
 
 def pipe(sass: str) -> str | None:

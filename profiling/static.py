@@ -18,7 +18,7 @@ from profiling.gpus import Gpu
 from profiling.layout import LaneLayout, access_layouts
 from profiling.occupancy import max_shared_bytes, occupancy
 from profiling.profile import CodeRegion, Launch, LineCounters, Profile
-from profiling.sass import access_bits, instruction_class
+from profiling.sass import INDEX_CLASSES, access_bits, instruction_class, is_division
 from profiling.standin import TargetDriver, target_device
 from profiling.statements import statement_starts
 
@@ -38,7 +38,7 @@ def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
     An autotuned launch is compiled in every configuration (the first MOST_CONFIGS) and stands in
     the profile in the likely best: one that fits, spills least, loads widest, has occupancy enough
     to hide latency (a quarter suffices), and, among those alike, comes first. Work in torch
-    operations is not seen; those that look like library compute are named in `note`.
+    operations is not seen; those that look like library compute are in `library_calls`.
     Raises CompileFailed.
     """
     recorder = _Recorder(gpu)
@@ -49,14 +49,11 @@ def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
             raise
         except Exception as error:
             raise CompileFailed(_explain(error, gpu)) from error
-    notes = []
-    if library:
-        notes.append(f"work in torch operations is not profiled here: {', '.join(sorted(library))}")
     return Profile(
         source="compiler",
         gpu=gpu.name,
         launches=[recorder.finish(launch) for launch in recorder.launches],
-        note="; ".join(notes) or None,
+        library_calls=sorted(library),
     )
 
 
@@ -247,6 +244,8 @@ def _lines(code: Code, source_file: str) -> list[LineCounters]:
             load_bits=_widest(texts, "global_load"),
             store_bits=_widest(texts, "global_store"),
             spill_instructions=sum(instruction_class(t) == "local" for t in texts),
+            index_instructions=sum(instruction_class(t) in INDEX_CLASSES for t in texts),
+            divisions=sum(is_division(t) for t in texts),
         )
         for line, texts in sorted(by_line.items())
     ]

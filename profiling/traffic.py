@@ -104,7 +104,7 @@ class AccessTrace(Record):
     gpu: str
     launches: list[LaunchTrace] = []
     traffic: dict[str, float] = {}
-    """Bytes of the whole call at `l1`, `l2` and `dram`, at half the warps an SM can hold."""
+    """Bytes of the whole call at `registers`, `l2`, `dram`, at half the warps an SM can hold."""
     failed: str | None = None
     """Why there is no trace, or only a part of one."""
 
@@ -118,7 +118,7 @@ def l1_bytes(gpu: Gpu, shared_bytes_per_sm: int) -> int:
 def launch_traffic(
     trace: LaunchTrace, gpu: Gpu, blocks_per_sm: int, shared_bytes: int = 0
 ) -> dict[str, float]:
-    """Bytes of one launch that threads ask of the L1 (`l1`), L2 and L1 (`l2`), memory and L2.
+    """Bytes of one launch: asked for by lanes (`registers`), at the L2 (`l2`), at memory (`dram`).
 
     A program's repeated reads hit the L1 where what all blocks of an SM touched in between fits
     there, else the L2 where what all running blocks touched in between fits, else they go to
@@ -161,7 +161,7 @@ def launch_traffic(
         for tensor in trace.tensors
     )
     return {
-        "l1": asked * programs,
+        "registers": asked * programs,
         "l2": (first + from_l2 + written) * programs,
         "dram": read + stored,
         "dram_read": read,

@@ -17,7 +17,7 @@ LAUNCHES = 6
 """Launches listed, by share of the call; a call with more has a finding that says so."""
 REASON_CHARACTERS = 240
 LINES_QUOTED = 4
-LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
+LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "registers": "registers"}
 
 
 def gpu(name: str, dtype: str) -> str:
@@ -76,6 +76,8 @@ def profile_note(profile: Profile) -> str:
         f"Nothing was run: the profile is what the compiler tells for {profile.gpu}. Times and "
         "traffic marked ~ are modelled, not measured."
     )
+    if profile.library_calls:
+        note += f" Work in torch operations is missing: {', '.join(profile.library_calls)}."
     return f"{note} {one_line(profile.note)}" if profile.note else note
 
 

@@ -206,7 +206,9 @@ def test_a_trace_is_the_same_every_time(traces: dict[str, AccessTrace]) -> None:
 def test_copy_moves_every_byte_twice(traces: dict[str, AccessTrace]) -> None:
     trace = traces["copy"]
     assert trace.failed is None
-    assert trace.traffic == pytest.approx(dict.fromkeys(("l1", "l2", "dram"), 2 * BYTES), rel=1e-6)
+    assert trace.traffic == pytest.approx(
+        dict.fromkeys(("registers", "l2", "dram"), 2 * BYTES), rel=1e-6
+    )
     (launch,) = trace.launches
     (load,) = [line for line in launch.lines if line.kind == "load"]
     by_lane = {(p.lane_elements, p.vector): (p.sectors, p.lines) for p in load.patterns}
@@ -220,7 +222,7 @@ def test_strided_load_takes_whole_sectors(traces: dict[str, AccessTrace]) -> Non
     trace = traces["strided"]
     written = BYTES / 16
     assert trace.traffic["dram"] == pytest.approx(BYTES + written, rel=1e-6)
-    assert trace.traffic["l1"] == pytest.approx(2 * written, rel=1e-6)
+    assert trace.traffic["registers"] == pytest.approx(2 * written, rel=1e-6)
     (load,) = [line for line in trace.launches[0].lines if line.kind == "load"]
     assert {p.sectors for p in load.patterns if p.vector == 1} == {32}
 

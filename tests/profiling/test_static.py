@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from profiling.findings import find
 from profiling.gpus import find_gpu
-from profiling.profile import Profile
+from profiling.profile import FindingKind, Profile
 from profiling.static import CompileFailed, compile_call
 from tests.profiling.kernels import load_source
 
@@ -193,8 +194,8 @@ def test_library_work_is_named(tmp_path: Path) -> None:
         meta(8, 8),
     )
     assert profile.launches == []
-    assert profile.note is not None
-    assert "mm" in profile.note
+    assert profile.library_calls == ["mm"]
+    assert [finding.kind for finding in find(profile, None, None)] == [FindingKind.LIBRARY_TIME]
 
 
 def test_works_in_a_forked_child_and_leaves_triton_as_it_was(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_modelled_numbers_carry_a_tilde_and_are_called_modelled(ask):
     prompt = render(ask(modelled=True))
     assert "Time: ~3.117 ms (modelled)." in prompt and "Nothing was run" in prompt
     assert "Distance: ~6.26 times the floor." in prompt
-    assert "DRAM ~2.4 GB, ~1 times the least; L2, L1 missing" in prompt
+    assert "DRAM ~2.4 GB, ~1 times the least; L2, L1, registers missing" in prompt
     assert "at most ~3.1 times" in prompt and "at most 3.1" not in prompt
     assert "measured" not in prompt.split("## What the profile means")[0].replace(
         "modelled, not measured", ""
@@ -101,7 +101,12 @@ def test_modelled_numbers_carry_a_tilde_and_are_called_modelled(ask):
 def test_what_is_missing_is_said_to_be_missing():
     bare = NCU.model_copy(update={"traffic": {}, "launches": []})
     prompt = render(diagnosis_question(parent_time=None, floor=None, findings=[], profile=bare))
-    for told in ("Time: not known.", "Floor: not known.", "DRAM, L2, L1 missing", "no finding"):
+    for told in (
+        "Time: not known.",
+        "Floor: not known.",
+        "DRAM, L2, L1, registers missing",
+        "no finding",
+    ):
         assert told in prompt
 
 
