@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beamsearch.baseline import measure_baselines, measure_floor
+from beamsearch.baseline import measure_baselines
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
 from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.floor import measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.kernel import read_kernel
 from beamsearch.problem import Problem, instantiate, least_work, read_problem

@@ -141,10 +141,12 @@ class GivesAway(Record):
     """Input or parameter -> share of its elements that no output depends on."""
     fixed: dict[str, float] = {}
     """Input or parameter -> share of its elements with the same value in every draw."""
-    draws: int
+    draws: int = 0
     """Draws of inputs and weights that this was seen in."""
-    true_shapes: bool
+    true_shapes: bool = True
     """False where it was seen at shrunk shapes, whose edges weigh more."""
+    failed: str | None = None
+    """Why the reference could not be examined, where it could not."""
 
 
 class Floor(Record):

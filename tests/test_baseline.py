@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.baseline import measure_floor, rescale
+from beamsearch.baseline import rescale
 from beamsearch.errors import UsageError
+from beamsearch.floor import measure_floor
 from beamsearch.problem import find_problem
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.run import Baselines

@@ -140,9 +140,9 @@ def kept(problem: str) -> Path | None:
 
 def measure(entry: Entry, device: int) -> Row:
     """Verify the kernels, then time everything that may be timed, interleaved in one visit."""
-    from beamsearch.baseline import measure_floor
     from beamsearch.commands.lane import lane
     from beamsearch.errors import BeamsearchError
+    from beamsearch.floor import measure_floor
 
     problem, floor, gpu = entry.problem, None, "?"
     times: dict[str, Measurement] = {}

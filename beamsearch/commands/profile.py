@@ -49,11 +49,11 @@ def profile(
     check_platform()
     picked = pick_device(device)
 
-    from beamsearch.baseline import measure_floor
     from beamsearch.commands.lane import lane
     from beamsearch.commands.verify import as_json, read_source, told
     from beamsearch.errors import UsageError
     from beamsearch.executor.jobs import JudgeJob, ProfileJob, Subject
+    from beamsearch.floor import measure_floor
     from beamsearch.problem import find_problem
     from profiling.findings import find
     from profiling.hotspots import annotate

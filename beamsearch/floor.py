@@ -1,0 +1,116 @@
+"""The floor of a problem on the GPU at hand, and the ceilings that are measured for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from beamsearch.environment import cache_folder, devices, gpu_facts, gpu_state
+from beamsearch.errors import BeamsearchError
+from beamsearch.executor.lane import Lane
+from beamsearch.giveaways import gives_away
+from beamsearch.kept import keep, read_kept
+from beamsearch.problem import Problem, least_work
+from beamsearch.records.measurement import Measurement
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from profiling.gpus import Gpu
+    from profiling.profile import Floor
+    from profiling.roofline import Ceilings
+
+CEILINGS_TIMEOUT_S = 300.0
+"""Measuring takes seconds, compiling its kernels on a slow machine a minute."""
+
+
+def measure_floor(problem: Problem, gpu: Gpu | str, device: int | None) -> Floor:
+    """The least time of the problem's least work on this GPU.
+
+    `gpu`: the part, or its name. The rates are those measured on this device at the problem's own
+    mix of reads and writes, once for each driver; without a device the datasheet's.
+    Raises BeamsearchError where measuring fails.
+    """
+    from profiling.roofline import make_floor
+
+    work = least_work(problem)
+    ceilings = None
+    if device is not None:
+        ceilings = _ceilings(problem.dtype, _read_share(problem), device)
+    part = gpu_facts(device, gpu) if isinstance(gpu, str) else gpu
+    floor = make_floor(
+        work.bytes_read, work.bytes_written, work.flops, problem.dtype, part, ceilings
+    )
+    return floor.model_copy(update={"gives_away": gives_away(problem, device)})
+
+
+def raise_ceiling(problem: Problem, floor: Floor, time: Measurement, device: int) -> bool:
+    """Whether a verified kernel moved the least bytes faster than this GPU was seen to.
+
+    From then on the faster rate is this GPU's measured ceiling, as far as the datasheet allows.
+    A problem that fits in the L2 says nothing about device memory. Under 1% it is noise.
+    """
+    from profiling.roofline import Ceilings
+
+    part = gpu_facts(device, floor.gpu)
+    reached = floor.least_bytes / time.time_ms / 1e6
+    if (
+        time.source != "measured"
+        or floor.least_bytes < 4 * part.l2_bytes
+        or reached <= 1.01 * floor.bandwidth_gb_s
+    ):
+        return False
+    path = _ceilings_file(problem.dtype, _read_share(problem), device)
+    kept = read_kept(path, Ceilings)
+    if kept is None or kept.bandwidth_gb_s >= reached:
+        return False
+    keep(path, kept.model_copy(update={"bandwidth_gb_s": reached}))
+    return True
+
+
+def _read_share(problem: Problem) -> float:
+    """Share of the least bytes that are read, in hundredths."""
+    work = least_work(problem)
+    return round(work.bytes_read / max(1, work.least_bytes), 2)
+
+
+def _ceilings_file(dtype: str, read_share: float, device: int) -> Path:
+    used = devices()[device]
+    name = f"{used.uuid}-{gpu_state(used.uuid).driver}-{dtype}-{read_share:.2f}.json"
+    return cache_folder() / "ceilings" / name
+
+
+def _ceilings(dtype: str, read_share: float, device: int) -> Ceilings:
+    """What was kept for this device and driver, else measured now, alone on the GPU."""
+    from profiling.roofline import Ceilings
+
+    path = _ceilings_file(dtype, read_share, device)
+    kept = read_kept(path, Ceilings)
+    if kept is not None:
+        return kept
+    # In a process of its own, so that this one never holds the GPU.
+    code = (
+        "from profiling.roofline import measure_ceilings\n"
+        f"print(measure_ceilings({dtype!r}, {read_share!r}, {device}).model_dump_json())"
+    )
+    with Lane(devices()[device].uuid).held():
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                capture_output=True,
+                text=True,
+                timeout=CEILINGS_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BeamsearchError(
+                f"measuring this GPU's rates took over {CEILINGS_TIMEOUT_S:.0f} s; see with "
+                "`python -m beamsearch doctor` who else uses it"
+            ) from error
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BeamsearchError(f"this GPU's rates cannot be measured: {last}")
+    ceilings = Ceilings.model_validate_json(done.stdout.splitlines()[-1])
+    keep(path, ceilings)
+    return ceilings
