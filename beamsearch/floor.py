@@ -45,28 +45,27 @@ def measure_floor(problem: Problem, gpu: Gpu | str, device: int | None) -> Floor
     return floor.model_copy(update={"gives_away": gives_away(problem, device)})
 
 
-def raise_ceiling(problem: Problem, floor: Floor, time: Measurement, device: int) -> bool:
-    """Whether a verified kernel moved the least bytes faster than this GPU was seen to.
+def beaten_floor(problem: Problem, floor: Floor, time: Measurement, device: int | None) -> Floor:
+    """The floor once a verified kernel took so long: lower where it beat a measured ceiling.
 
-    From then on the faster rate is this GPU's measured ceiling, as far as the datasheet allows.
-    A problem that fits in the L2 says nothing about device memory. Under 1% it is noise.
+    What moved the least bytes faster than this GPU was seen to is from then on its measured
+    ceiling, as far as the datasheet allows. A problem that may stay in the L2 says nothing about
+    device memory, and 1% is noise.
     """
     from profiling.roofline import Ceilings
 
+    if device is None or time.source != "measured":
+        return floor
     part = gpu_facts(device, floor.gpu)
     reached = floor.least_bytes / time.time_ms / 1e6
-    if (
-        time.source != "measured"
-        or floor.least_bytes < 4 * part.l2_bytes
-        or reached <= 1.01 * floor.bandwidth_gb_s
-    ):
-        return False
+    if floor.least_bytes < 4 * part.l2_bytes or reached <= 1.01 * floor.bandwidth_gb_s:
+        return floor
     path = _ceilings_file(problem.dtype, _read_share(problem), device)
     kept = read_kept(path, Ceilings)
     if kept is None or kept.bandwidth_gb_s >= reached:
-        return False
+        return floor
     keep(path, kept.model_copy(update={"bandwidth_gb_s": reached}))
-    return True
+    return measure_floor(problem, part, device)
 
 
 def _read_share(problem: Problem) -> float:

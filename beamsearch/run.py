@@ -15,7 +15,7 @@ from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_devic
 from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.floor import measure_floor
+from beamsearch.floor import beaten_floor, measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.kernel import read_kernel
 from beamsearch.problem import Problem, instantiate, least_work, read_problem
@@ -243,8 +243,7 @@ class _Run:
             )
         assert first.measurement is not None
         self._anchor(first.measurement, executor if resumed else None)
-        floor = measure_floor(self.problem, gpu, device)
-        self._update(floor=floor)
+        self._update(floor=self.record.floor or measure_floor(self.problem, gpu, device))
         self.observer.worker(0, "measuring the baselines")
         baselines = recorded(
             folder / "baselines.json",
@@ -306,6 +305,10 @@ class _Run:
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
             confirmation = self._confirmation(executor, best, source)
+            assert self.record.floor is not None
+            device = pick_device(self.settings.device)
+            floor = beaten_floor(self.problem, self.record.floor, confirmation.winner, device)
+            self._update(floor=floor)
         self._save(status="finished", stop_reason=reason, confirmation=confirmation)
         write_text(self.trace.best_kernel_file, standalone(self.problem, source, best))
         self.observer.run_ended(self.record, self.trace.folder)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from beamsearch.records.measurement import Measurement
     from profiling.profile import Finding, Floor, Launch, Profile
 
+RULES = 3
+"""Of Nsight Compute's own results, those that a screen has room for; `--json` has all."""
+
 
 def profile(
     problem: ProblemArgument,
@@ -32,9 +35,9 @@ def profile(
     ] = None,
     json: JsonOption = False,
     keep_report: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="Keep Nsight Compute's report (.ncu-rep) there."),
-    ] = None,
+        bool,
+        typer.Option("--keep-report", help="Keep Nsight Compute's report, for its GUI, here."),
+    ] = False,
     dtype: DtypeOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
@@ -53,7 +56,7 @@ def profile(
     from beamsearch.commands.verify import as_json, read_source, told
     from beamsearch.errors import UsageError
     from beamsearch.executor.jobs import JudgeJob, ProfileJob, Subject
-    from beamsearch.floor import measure_floor
+    from beamsearch.floor import beaten_floor, measure_floor
     from beamsearch.problem import find_problem
     from profiling.findings import find
     from profiling.hotspots import annotate
@@ -70,13 +73,16 @@ def profile(
             typer.echo(json_module.dumps(as_json(judgement)) if json else told(judgement))
             raise typer.Exit(1)
         taken = executor.run(ProfileJob(subject=subject))
-        floor = measure_floor(found, executor.gpu, picked)
         time = judgement.measurement
+        floor = measure_floor(found, executor.gpu, picked)
+        if time is not None:
+            floor = beaten_floor(found, floor, time, picked)
         findings = find(taken, floor, time.time_ms if time else None)
         page = Page(found.name, path, floor, time, taken, findings, annotate(taken, source))
         typer.echo(json_module.dumps(page.as_json()) if json else page.text())
-        if keep_report is not None:
-            keep(scratch, keep_report, taken.source)
+        if keep_report:
+            kept = keep(scratch, Path(f"{found.name}-{path.stem}.ncu-rep"), taken.source)
+            typer.echo(f"report: {kept}", err=True)
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,7 @@ class Page:
                 *map(describe_launch, self.profile.launches),
                 head,
                 *self.described_findings(),
+                *self.advice_of_ncu(),
                 "",
                 self.annotated_source,
             ]
@@ -120,6 +127,8 @@ class Page:
 
     def distance(self) -> list[str]:
         """Title, distance to the floor, and bytes moved at each level over the least."""
+        from beamsearch.proposer import facts
+
         taken, floor, time = self.profile, self.floor, self.time
         source = "Nsight Compute" if taken.source == "ncu" else "the compiler, nothing measured"
         title = f"{self.problem}  {self.kernel.name}  on {taken.gpu}, from {source}"
@@ -134,10 +143,41 @@ class Page:
         if time is not None:
             about = "~" if time.source == "modelled" else ""
             lines.append(f"time   {time}  = {about}{time.time_ms / floor.time_ms:.2f}x the floor")
-        for level, moved in taken.traffic.items():
-            least = f"  {moved / floor.least_bytes:.2f}x the least" if floor.least_bytes else ""
-            lines.append(f"{level:<6} {moved / 1e9:.3f} GB{least}")
+        lines += [*self.ledger(), *facts.gives_away(floor)]
         return lines
+
+    def ledger(self) -> list[str]:
+        """Bytes moved at each level, over the least; at device memory also over what it can move.
+
+        The two together tell a kernel that moves little slowly from one that moves much fast.
+        """
+        floor, time, lines = self.floor, self.time, []
+        for level, moved in self.profile.traffic.items():
+            told = f"{level:<9} {moved / 1e9:8.3f} GB"
+            if floor.least_bytes:
+                told += f"  {moved / floor.least_bytes:6.2f}x the least"
+            if level == "dram" and time is not None:
+                rate = moved / time.time_ms / 1e6
+                share = 100 * rate / floor.bandwidth_gb_s
+                told += f"  at {rate:.0f} GB/s, {share:.0f}% of what this GPU can"
+            lines.append(told)
+        return lines
+
+    def advice_of_ncu(self) -> list[str]:
+        """Nsight Compute's own rules with the largest estimated speedups, over all launches."""
+        rules = [
+            (rule.estimated_speedup_percent * (launch.share or 1.0), launch.name, rule)
+            for launch in self.profile.launches
+            for rule in launch.rules
+            if rule.estimated_speedup_percent
+        ]
+        lines = [
+            f"  est. {percent:3.0f}%  {name}: {rule.name}: {rule.message}"
+            for percent, name, rule in sorted(rules, key=lambda item: -item[0])[:RULES]
+        ]
+        head = typer.style("Nsight Compute's own advice", bold=True)
+        width = min(120, shutil.get_terminal_size().columns)
+        return [head, *(textwrap.shorten(line, 2 * width) for line in lines)] if lines else []
 
     def described_findings(self) -> list[str]:
         """Findings in order of worth."""
@@ -150,8 +190,8 @@ class Page:
         return lines or ["    none"]
 
 
-def keep(scratch: Path, wanted: Path, source: str) -> None:
-    """Copy the report that profiling left. Raises UsageError where there is none."""
+def keep(scratch: Path, wanted: Path, source: str) -> Path:
+    """Copy the report that profiling left, and where to. Raises UsageError where there is none."""
     from beamsearch.errors import UsageError
 
     reports = sorted(scratch.rglob("*.ncu-rep"), key=lambda path: path.stat().st_mtime)
@@ -161,7 +201,13 @@ def keep(scratch: Path, wanted: Path, source: str) -> None:
             f"--keep-report: there is no Nsight Compute report, {why} "
             "(`python -m beamsearch doctor` tells of ncu and its permission)"
         )
-    shutil.copyfile(reports[-1], wanted)
+    try:
+        shutil.copyfile(reports[-1], wanted)
+    except OSError as error:
+        raise UsageError(
+            f"--keep-report: cannot write {wanted.resolve()}: {error.strerror}"
+        ) from error
+    return wanted.resolve()
 
 
 def indented(text: str) -> str:
@@ -186,6 +232,10 @@ def describe_launch(launch: Launch) -> str:
     if launch.occupancy is not None:
         limit = f" by {launch.occupancy_limiter}" if launch.occupancy_limiter else ""
         parts.append(f"occupancy {launch.occupancy:.0%}{limit}")
-    if launch.load_bits is not None:
-        parts.append(f"widest load {launch.load_bits} bits")
+    widths = {"load": launch.load_bits, "store": launch.store_bits}
+    parts += [f"widest {way} {bits} bits" for way, bits in widths.items() if bits is not None]
+    if launch.matrix_instructions is not None:
+        parts.append(
+            "matrix instructions" if launch.matrix_instructions else "no matrix instruction"
+        )
     return f"launch {launch.name}: {', '.join(parts)}"
