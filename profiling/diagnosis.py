@@ -40,6 +40,22 @@ def without_wait(budget: Budget, launch: Launch, name: str) -> float:
     return max(1.0, min(1 / max(1 - wait, 1e-2), limit))
 
 
+def occupancy_gain(case: Case, budget: Budget, share: float) -> float:
+    """Bound where a share (0..1) of the warps fits and half of them do; see `execution.occupancy`.
+
+    Measured, no more than the busiest unit allows.
+    """
+    gain = 0.5 / max(share, 1e-2)
+    return min(gain, 1 / budget.kept_busy) if case.measured and budget.kept_busy else gain
+
+
+def spills_matter(launch: Launch) -> bool:
+    """Whether more than 1% of the instructions of this launch's lines move spilled values."""
+    whole = sum(line.instructions or 0 for line in launch.lines)
+    spilled = sum(line.spill_instructions or 0 for line in launch.lines)
+    return bool(launch.spill_bytes) and spilled > 0.01 * whole
+
+
 def traffic_excess(case: Case, level: str) -> float:
     """Bytes moved at a level over the least; 1 where unknown."""
     moved = case.profile.traffic.get(level)

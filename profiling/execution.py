@@ -10,6 +10,8 @@ from profiling.diagnosis import (
     instruction_factors,
     next_limit,
     numbers,
+    occupancy_gain,
+    spills_matter,
     where,
     without_wait,
 )
@@ -156,9 +158,9 @@ def occupancy(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     peak = budget.kept_busy
     if share is None or share >= 0.5 or (case.measured and (peak or 0) > 0.8):
         return None
-    gain = 0.5 / max(share, 1e-2)
-    if peak and case.measured:
-        gain = min(gain, 1 / peak)
+    if spills_matter(launch) and launch.occupancy_limiter == "registers":
+        return None  # the spills are the same lack of registers, and say more
+    gain = occupancy_gain(case, budget, share)
     cause = launch.occupancy_limiter or "its size"
     detail = {
         "registers": f"{launch.registers} registers a thread",

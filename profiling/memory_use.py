@@ -11,6 +11,8 @@ from profiling.diagnosis import (
     is_near,
     next_limit,
     numbers,
+    occupancy_gain,
+    spills_matter,
     traffic_excess,
     where,
     without_wait,
@@ -154,7 +156,10 @@ def masked_lanes(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None
 
 
 def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
-    """Registers are kept in local memory. Bound: those instructions, and their L1 passes, gone."""
+    """Registers are kept in local memory. Bound: those instructions, and their L1 passes, gone.
+
+    Where the same lack of registers leaves few warps on an SM, also what more warps could give.
+    """
     if not launch.spill_bytes:
         return None
     spilling = [line for line in launch.lines if line.spill_instructions]
@@ -170,6 +175,11 @@ def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     local, passes = (local, passes) if passes else (mix.get("local", 0), max(1, moved))
     factors = {"issue": 1 - share, "l1": 1 - local / passes}
     wait = sum(line.stall_share or 0 for line in lines)
+    gain = budget.gain(factors) if budget.busy else 1 / max(factors["l1"], 1e-2)
+    gain = max(gain, 1 / max(1 - min(wait, 0.9), 0.1) if case.measured else 1.0)
+    crowded = launch.occupancy_limiter == "registers" and (launch.occupancy or 1) < 0.5
+    if crowded and spills_matter(launch):
+        gain = max(gain, occupancy_gain(case, budget, launch.occupancy or 1))
     return Diagnosis(
         FindingKind.SPILLS,
         f"{launch.spill_bytes} bytes a thread spill to memory"
@@ -177,11 +187,9 @@ def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
         [
             f"{launch.registers} registers a thread",
             f"{100 * share:.1f}% of the {counted(case)} instructions load or store spilled values",
+            *([f"{100 * (launch.occupancy or 1):.0f}% of an SM's warps fit"] if crowded else []),
         ],
-        max(
-            budget.gain(factors) if budget.busy else 1 / max(factors["l1"], 1e-2),
-            1 / max(1 - min(wait, 0.9), 0.1),
-        ),
+        gain,
         "Keep fewer values live: smaller blocks, fewer unrolled iterations, more warps for the "
         "same block, values recomputed instead of kept.",
         numbers(lines),

@@ -1,4 +1,4 @@
-"""A softmax that keeps a row of 16384 elements in the registers of one warp, which has room for half."""
+"""Normalises rows of 8192 elements that one warp keeps in its registers, which are too few."""
 
 import torch
 import triton
@@ -8,24 +8,27 @@ FLAW = "register_spills"
 
 
 @triton.jit
-def softmax_kernel(x_ptr, y_ptr, COLUMNS: tl.constexpr):
-    offset = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    x = tl.load(x_ptr + offset).to(tl.float32)
-    shifted = tl.exp(x - tl.max(x, axis=0))  # flaw
-    total = tl.sum(shifted, axis=0)
-    tl.store(y_ptr + offset, (shifted / total).to(tl.bfloat16))
+def normalise_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, COLUMNS: tl.constexpr):
+    lane = tl.arange(0, COLUMNS)
+    weight = tl.load(weight_ptr + lane)
+    bias = tl.load(bias_ptr + lane)
+    x = tl.load(x_ptr + tl.program_id(0) * COLUMNS + lane)
+    x -= tl.sum(x, axis=0) / COLUMNS
+    x *= tl.rsqrt(tl.sum(x * x, axis=0) / COLUMNS)  # flaw
+    tl.store(y_ptr + tl.program_id(0) * COLUMNS + lane, x * weight + bias)
 
 
-def kernel_function(x):
+def kernel_function(x, weight, bias):
     y = torch.empty_like(x)
     rows, columns = x.shape
-    softmax_kernel[(rows,)](x, y, COLUMNS=columns, num_warps=1)
+    normalise_kernel[(rows,)](x, weight, bias, y, COLUMNS=columns, num_warps=1)
     return y
 
 
-def reference(x):
-    return torch.softmax(x.float(), dim=1).to(x.dtype)
+def reference(x, weight, bias):
+    x = x - x.mean(dim=1, keepdim=True)
+    return x / x.square().mean(dim=1, keepdim=True).sqrt() * weight + bias
 
 
 def make_inputs(device):
-    return (torch.randn(8192, 16384, device=device, dtype=torch.bfloat16),)
+    return tuple(torch.randn(*shape, device=device) for shape in ((16384, 8192), (8192,), (8192,)))

@@ -1,4 +1,4 @@
-"""Splits a sequence into its even and its odd elements; lanes of a warp load every other element."""
+"""Splits a sequence into even and odd elements; lanes of a warp load every other element."""
 
 import torch
 import triton

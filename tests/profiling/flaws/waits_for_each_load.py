@@ -1,4 +1,4 @@
-"""Sums rows with three warps on an SM, each with a few loads on their way: memory waits for them."""
+"""Sums rows with three warps on an SM, each with a few loads on their way: memory waits."""
 
 import torch
 import triton
