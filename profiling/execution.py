@@ -17,6 +17,10 @@ from profiling.diagnosis import (
 )
 from profiling.profile import FindingKind, Launch, LineCounters
 
+BARRIER_SHARE = 0.1
+"""Share of the time at barriers from which they are told: a reduction at the end of a block costs a
+few percent, and has to."""
+
 
 def integer_overhead(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     """Most instructions compute addresses, indices and masks.
@@ -121,6 +125,8 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     }
     waits = {names[name]: launch.metrics[name] for name in names if launch.metrics.get(name)}
     worst = max(waits, key=lambda name: waits[name], default=None)
+    if worst == "barriers" and waits[worst] >= BARRIER_SHARE:
+        return None  # that is a finding of its own
     stalled = sorted(launch.lines, key=lambda line: -(line.stall_share or 0))[:2]
     return Diagnosis(
         FindingKind.LATENCY,
@@ -177,16 +183,22 @@ def occupancy(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
 
 
 def synchronisation(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
-    """Warps wait for each other. Bound: that wait gone. From a tenth of the time."""
+    """Warps wait for each other. Bound: that wait gone; the busiest unit kept busy throughout where
+    there is no longer wait than this one. From BARRIER_SHARE of the time.
+    """
     wait = launch.metrics.get("idle_barrier", 0.0)
-    if wait < 0.1:
+    if wait < BARRIER_SHARE:
         return None
+    gain = without_wait(budget, launch, "idle_barrier")
+    others = ("idle_memory", "idle_shared", "idle_dependency")
+    if budget.kept_busy and wait >= max(launch.metrics.get(name, 0.0) for name in others):
+        gain = max(gain, 1 / budget.kept_busy)
     lines = [line for line in launch.lines if line.stall_reasons.get("barrier", 0) > 0.3]
     return Diagnosis(
         FindingKind.SYNCHRONISATION,
         f"{100 * wait:.0f}% of the time nothing issues because warps wait at barriers",
         [f"line {line.line}: {line.text}" for line in lines],
-        without_wait(budget, launch, "idle_barrier"),
+        gain,
         "Fewer barriers: reduce once after the loop instead of in it, use fewer warps a block, or "
         "let more blocks share an SM so that another one works meanwhile.",
         numbers(lines),

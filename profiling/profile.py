@@ -148,6 +148,24 @@ class GivesAway(Record):
     failed: str | None = None
     """Why the reference could not be examined, where it could not."""
 
+    @property
+    def sentence(self) -> str | None:
+        """What a person should know of it; none where there is nothing to tell."""
+        if self.failed is not None:
+            return f"What the reference gives away is not known: {self.failed}."
+        told = []
+        if self.zero_outputs:
+            told.append(f"{self.zero_outputs:.1%} of the outputs are zero")
+        if self.constant_outputs:
+            told.append(f"{self.constant_outputs:.1%} of the outputs are constant")
+        told += [f"{place} repeats one value" for place in self.repeated]
+        told += [f"no output depends on {part:.1%} of {name}" for name, part in self.unused.items()]
+        told += [f"{part:.1%} of {name} never changes" for name, part in self.fixed.items()]
+        if not told:
+            return None
+        shapes = "" if self.true_shapes else " (seen at smaller shapes, where edges weigh more)"
+        return f"Whatever the input, {'; '.join(told)}{shapes}."
+
 
 class Floor(Record):
     """The least time the problem's least work takes on this GPU."""

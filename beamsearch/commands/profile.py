@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json as json_module
 import shutil
-import textwrap
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,13 +16,6 @@ from beamsearch.commands.options import (
     ProblemArgument,
     TargetOption,
 )
-
-if TYPE_CHECKING:
-    from beamsearch.records.measurement import Measurement
-    from profiling.profile import Finding, Floor, Launch, Profile
-
-RULES = 3
-"""Of Nsight Compute's own results, those that a screen has room for; `--json` has all."""
 
 
 def profile(
@@ -58,6 +49,7 @@ def profile(
     from beamsearch.executor.jobs import JudgeJob, ProfileJob, Subject
     from beamsearch.floor import beaten_floor, measure_floor
     from beamsearch.problem import find_problem
+    from beamsearch.report.profile_page import ProfilePage
     from profiling.findings import find
     from profiling.hotspots import annotate
 
@@ -78,116 +70,11 @@ def profile(
         if time is not None:
             floor = beaten_floor(found, floor, time, picked)
         findings = find(taken, floor, time.time_ms if time else None)
-        page = Page(found.name, path, floor, time, taken, findings, annotate(taken, source))
+        page = ProfilePage(found.name, path, floor, time, taken, findings, annotate(taken, source))
         typer.echo(json_module.dumps(page.as_json()) if json else page.text())
         if keep_report:
             kept = keep(scratch, Path(f"{found.name}-{path.stem}.ncu-rep"), taken.source)
             typer.echo(f"report: {kept}", err=True)
-
-
-@dataclass(frozen=True)
-class Page:
-    """What is told of one kernel."""
-
-    problem: str
-    kernel: Path
-    floor: Floor
-    time: Measurement | None
-    profile: Profile
-    findings: list[Finding]
-    annotated_source: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Every number of it."""
-        return {
-            "problem": self.problem,
-            "kernel": str(self.kernel),
-            "floor": self.floor.model_dump(mode="json"),
-            "floor_ms": self.floor.time_ms,
-            "measurement": self.time.model_dump(mode="json") if self.time else None,
-            "profile": self.profile.model_dump(mode="json"),
-            "findings": [item.model_dump(mode="json") for item in self.findings],
-            "annotated_source": self.annotated_source,
-        }
-
-    def text(self) -> str:
-        """One screen, and the listing below it."""
-        head = typer.style("findings, by what fixing them alone could give", bold=True)
-        return "\n".join(
-            [
-                *self.distance(),
-                *map(describe_launch, self.profile.launches),
-                head,
-                *self.described_findings(),
-                *self.advice_of_ncu(),
-                "",
-                self.annotated_source,
-            ]
-        )
-
-    def distance(self) -> list[str]:
-        """Title, distance to the floor, and bytes moved at each level over the least."""
-        from beamsearch.proposer import facts
-
-        taken, floor, time = self.profile, self.floor, self.time
-        source = "Nsight Compute" if taken.source == "ncu" else "the compiler, nothing measured"
-        title = f"{self.problem}  {self.kernel.name}  on {taken.gpu}, from {source}"
-        lines = [typer.style(title, bold=True)]
-        if taken.note:
-            lines.append(f"note: {taken.note}")
-        rate = "measured" if floor.bandwidth_source == "measured" else "datasheet"
-        lines.append(
-            f"floor  {floor.time_ms:.4g} ms  ({floor.least_bytes / 1e9:.3f} GB at "
-            f"{floor.bandwidth_gb_s:.0f} GB/s, {rate}; {floor.flops / 1e9:.1f} GFLOP)"
-        )
-        if time is not None:
-            about = "~" if time.source == "modelled" else ""
-            lines.append(f"time   {time}  = {about}{time.time_ms / floor.time_ms:.2f}x the floor")
-        lines += [*self.ledger(), *facts.gives_away(floor)]
-        return lines
-
-    def ledger(self) -> list[str]:
-        """Bytes moved at each level, over the least; at device memory also over what it can move.
-
-        The two together tell a kernel that moves little slowly from one that moves much fast.
-        """
-        floor, time, lines = self.floor, self.time, []
-        for level, moved in self.profile.traffic.items():
-            told = f"{level:<9} {moved / 1e9:8.3f} GB"
-            if floor.least_bytes:
-                told += f"  {moved / floor.least_bytes:6.2f}x the least"
-            if level == "dram" and time is not None:
-                rate = moved / time.time_ms / 1e6
-                share = 100 * rate / floor.bandwidth_gb_s
-                told += f"  at {rate:.0f} GB/s, {share:.0f}% of what this GPU can"
-            lines.append(told)
-        return lines
-
-    def advice_of_ncu(self) -> list[str]:
-        """Nsight Compute's own rules with the largest estimated speedups, over all launches."""
-        rules = [
-            (rule.estimated_speedup_percent * (launch.share or 1.0), launch.name, rule)
-            for launch in self.profile.launches
-            for rule in launch.rules
-            if rule.estimated_speedup_percent
-        ]
-        lines = [
-            f"  est. {percent:3.0f}%  {name}: {rule.name}: {rule.message}"
-            for percent, name, rule in sorted(rules, key=lambda item: -item[0])[:RULES]
-        ]
-        head = typer.style("Nsight Compute's own advice", bold=True)
-        width = min(120, shutil.get_terminal_size().columns)
-        return [head, *(textwrap.shorten(line, 2 * width) for line in lines)] if lines else []
-
-    def described_findings(self) -> list[str]:
-        """Findings in order of worth."""
-        lines = []
-        for number, item in enumerate(self.findings, 1):
-            where = f"  (line {', '.join(map(str, item.lines[:6]))})" if item.lines else ""
-            head = f"{number:>2}. up to {item.gain_bound:.2f}x  {item.title}{where}"
-            lines += [typer.style(head, bold=True), indented("; ".join(item.evidence))]
-            lines.append(indented(item.advice))
-        return lines or ["    none"]
 
 
 def keep(scratch: Path, wanted: Path, source: str) -> Path:
@@ -208,34 +95,3 @@ def keep(scratch: Path, wanted: Path, source: str) -> Path:
             f"--keep-report: cannot write {wanted.resolve()}: {error.strerror}"
         ) from error
     return wanted.resolve()
-
-
-def indented(text: str) -> str:
-    """Text wrapped to the terminal, under a finding."""
-    width = min(120, shutil.get_terminal_size().columns)
-    return textwrap.fill(text, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
-
-
-def describe_launch(launch: Launch) -> str:
-    """A launch in one line; what is missing is left out."""
-    parts = [f"grid {'x'.join(map(str, launch.grid))}", f"{launch.threads} threads"]
-    if launch.duration_us is not None:
-        parts.append(f"{launch.duration_us:.1f} us")
-    if launch.share is not None:
-        parts.append(f"{launch.share:.0%} of the call")
-    if launch.registers is not None:
-        parts.append(f"{launch.registers} registers")
-    if launch.spill_bytes:
-        parts.append(f"{launch.spill_bytes} B spilled")
-    if launch.shared_bytes is not None:
-        parts.append(f"{launch.shared_bytes} B shared")
-    if launch.occupancy is not None:
-        limit = f" by {launch.occupancy_limiter}" if launch.occupancy_limiter else ""
-        parts.append(f"occupancy {launch.occupancy:.0%}{limit}")
-    widths = {"load": launch.load_bits, "store": launch.store_bits}
-    parts += [f"widest {way} {bits} bits" for way, bits in widths.items() if bits is not None]
-    if launch.matrix_instructions is not None:
-        parts.append(
-            "matrix instructions" if launch.matrix_instructions else "no matrix instruction"
-        )
-    return f"launch {launch.name}: {', '.join(parts)}"

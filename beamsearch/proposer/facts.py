@@ -60,7 +60,8 @@ def standing(question: Question) -> list[str]:
         lines.append("Floor: not known.")
     else:
         lines += [_floor(question.floor), _distance(question.parent_time, question.floor)]
-        lines += gives_away(question.floor)
+        if question.floor.gives_away is not None and question.floor.gives_away.sentence:
+            lines.append(question.floor.gives_away.sentence)
     lines.append(_traffic(question.profile, question.floor))
     launches = sorted(question.profile.launches, key=lambda launch: -(launch.share or 0))
     lines += [_launch(launch) for launch in launches[:LAUNCHES]]
@@ -108,24 +109,6 @@ def _floor(floor: Floor) -> str:
         f"Floor: {compute}, for the arithmetic. The least bytes, {memory}, take "
         f"{floor.memory_ms:.3g} ms."
     )
-
-
-def gives_away(floor: Floor) -> list[str]:
-    """What the reference does whatever its inputs are, in a sentence; nothing where it does not."""
-    found = floor.gives_away
-    if found is None:
-        return []
-    told = []
-    if found.zero_outputs:
-        told.append(f"{found.zero_outputs:.1%} of the outputs are zero")
-    if found.constant_outputs:
-        told.append(f"{found.constant_outputs:.1%} of the outputs are constant")
-    told += [f"{place} repeats one value" for place in found.repeated]
-    told += [f"no output depends on {share:.1%} of {name}" for name, share in found.unused.items()]
-    if not told:
-        return []
-    shapes = "" if found.true_shapes else " (seen at smaller shapes, where edges weigh more)"
-    return [f"Whatever the input, {', '.join(told)}{shapes}."]
 
 
 def _distance(time: Measurement | None, floor: Floor) -> str:
