@@ -29,6 +29,9 @@ def profile(
         bool,
         typer.Option("--keep-report", help="Keep Nsight Compute's report, for its GUI, here."),
     ] = False,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Print every curated metric, with unit and meaning.")
+    ] = False,
     dtype: DtypeOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
@@ -70,7 +73,8 @@ def profile(
         if time is not None:
             floor = beaten_floor(found, floor, time, picked)
         findings = find(taken, floor, time.time_ms if time else None)
-        page = ProfilePage(found.name, path, floor, time, taken, findings, annotate(taken, source))
+        listing = annotate(taken, source)
+        page = ProfilePage(found.name, path, floor, time, taken, findings, listing, metrics)
         typer.echo(json_module.dumps(page.as_json()) if json else page.text())
         if keep_report:
             kept = keep(scratch, Path(f"{found.name}-{path.stem}.ncu-rep"), taken.source)

@@ -34,6 +34,8 @@ class ProfilePage:
     profile: Profile
     findings: list[Finding]
     annotated_source: str
+    with_metrics: bool = False
+    """Whether the curated metrics of each launch are told too."""
 
     def as_json(self) -> dict[str, Any]:
         """Every number of it."""
@@ -60,6 +62,7 @@ class ProfilePage:
                 bold("findings, by what fixing each alone could give"),
                 *self.described_findings(),
                 *self.advice_of_ncu(),
+                *(self.metrics() if self.with_metrics else []),
                 "",
                 self.annotated_source,
             ]
@@ -116,6 +119,23 @@ class ProfilePage:
             for percent, name, rule in sorted(rules, key=lambda item: -item[0])[:RULES]
         ]
         return [bold("Nsight Compute's own rules, by its estimates"), *lines] if lines else []
+
+    def metrics(self) -> list[str]:
+        """The curated metrics by group, with unit and meaning; what is missing is left out."""
+        from profiling.metrics import BY_NAME
+
+        lines = []
+        for launch in self.profile.launches:
+            group = ""
+            for name, metric in BY_NAME.items():
+                if name not in launch.metrics:
+                    continue
+                if metric.group != group:
+                    group = metric.group
+                    lines.append(bold(f"{launch.name}: {group}"))
+                value = f"{launch.metrics[name]:.6g}"
+                lines.append(f"  {name:<22} {value:>14} {metric.unit:<12} {metric.meaning}")
+        return lines or ["no metrics: they come from Nsight Compute alone"]
 
     def described_findings(self) -> list[str]:
         """Findings in order of worth: the first with evidence and advice, the others in a line."""
