@@ -42,6 +42,8 @@ class Comparison(Record):
 
     measurements: dict[str, Measurement]
     failed: dict[str, str] = {}
+    turns: dict[str, list[float]] = {}
+    """Median of each turn by subject, in milliseconds: turns of one number were taken together."""
 
 
 class ProfileJob(Record):

@@ -46,8 +46,7 @@ class LocalExecutor:
         self.gpu = gpu.name
         scratch = scratch.resolve()
         try:
-            for leftover in ("processes", "tensors"):
-                shutil.rmtree(scratch / leftover, ignore_errors=True)
+            shutil.rmtree(scratch / "processes", ignore_errors=True)
             scratch.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"cannot write in {scratch}: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ from beamsearch.problem import Distribution, Instance, Problem, instantiate
 
 if TYPE_CHECKING:
     import torch
+
+
+REDRAWS = 5
+"""Tries for values that tell right from wrong, of a distribution that has given such before."""
 
 
 class CannotTell(Exception):
@@ -179,6 +184,30 @@ class InputSets:
         for buffer, storage in zip(inputs.shared.inputs, storages.values(), strict=True):
             buffer.load(storage)
         _settle(inputs.shared.inputs)
+
+    def refresh(self, inputs: InputSet) -> None:
+        """New values in the same shared memory, from a seed that nobody knows, and their oracle.
+
+        Where values cannot tell right from wrong, others are drawn. Raises ProblemError.
+        """
+        assert inputs.shared is not None
+        for _ in range(REDRAWS):
+            seed = secrets.randbits(31)
+            instance = instantiate(self.problem, self._device, seed, inputs.distribution)
+            other = instantiate(self.problem, self._device, seed + 1, inputs.distribution).inputs
+            try:
+                inputs.expected = expect(instance, other)
+            except CannotTell:
+                continue
+            inputs.seed = seed
+            for buffer, storage in zip(
+                inputs.shared.inputs, _storages(instance).values(), strict=True
+            ):
+                buffer.load(storage)
+            _settle(inputs.shared.inputs)
+            inputs.checksums = [buffer.checksum() for buffer in inputs.shared.inputs]
+            return
+        raise ProblemError(f"{self.problem.name}: no new {inputs.distribution} inputs tell enough")
 
     def _hand_out(self, inputs: InputSet, instance: Instance) -> Handout:
         storages = _storages(instance)

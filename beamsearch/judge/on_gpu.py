@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import threading
 import uuid
 from contextlib import suppress
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from beamsearch.errors import BeamsearchError, KernelError, ProblemError
 from beamsearch.executor.jobs import Comparison, Judgement, Subject
 from beamsearch.executor.lane import Lane
+from beamsearch.judge.agreement import flush_ms, impossible
 from beamsearch.judge.comparison import Comparer
+from beamsearch.judge.gauges import Gauges, Reading
 from beamsearch.judge.inputs import InputSet, InputSets, meta_arguments
+from beamsearch.judge.least import needed_share
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import (
     CandidateError,
@@ -23,8 +27,9 @@ from beamsearch.judge.processes import (
     ProcessDied,
 )
 from beamsearch.judge.profiling_run import profile_on_gpu
-from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, time_calls, to_measurement
+from beamsearch.judge.sources import source_key, source_of, triton_kernels, write_source
+from beamsearch.judge.stopwatch import flush_bytes
+from beamsearch.judge.timing import TimedSets, time_calls, watch_calls
 from beamsearch.judge.verify import (
     COMPILE_S,
     GPU_CALL_S,
@@ -35,7 +40,8 @@ from beamsearch.judge.verify import (
     load,
     run_sets,
 )
-from beamsearch.problem import Problem, shrink
+from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, USER
+from beamsearch.problem import Problem, least_work, shrink
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
 from profiling.errors import NcuMissing, NcuPermission, NcuTooOld, ProfilingError
@@ -82,7 +88,7 @@ class MeasuringJudge:
         self._seed = seed
         self._lane = Lane(self._uuid)
         self._compilers = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) // 2))
-        memory = SharedMemory(f"cuda:{device}", scratch / "tensors")
+        self._memory = memory = SharedMemory(f"cuda:{device}")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
         self._smoke: InputSets | None = None
         self._no_smoke = ""
@@ -90,6 +96,10 @@ class MeasuringJudge:
             self._smoke = InputSets(shrink(problem), f"cuda:{device}", memory, seed)
         except ProblemError as error:
             self._no_smoke = f"shrunk shapes: {error}"
+        self._work = least_work(problem)
+        self._needed_share: float | None = None
+        self._gauges = Gauges(self._uuid)
+        self._ready = False
         self._compiled: dict[str, Profile] = {}
         self._profiles: dict[str, Profile] = {}
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
@@ -102,9 +112,10 @@ class MeasuringJudge:
         try:
             check_policy(source, log)
             path = write_source(self._scratch, source)
+            self._prepare()
             self._compile_ahead(source, path, log)
             with self._lane.held():
-                measurement = self._on_gpu(path, log)
+                measurement = self._on_gpu(source, path, log)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
@@ -118,13 +129,15 @@ class MeasuringJudge:
         """
         arguments = meta_arguments(self._problem)
         gpu = self._gpu.model_dump(mode="json")
-        with self._compilers, self._servers.fork("normal", limit_memory=False) as process:
+        key = source_key(source)
+        forked = self._servers.fork("normal", key=key, limit_memory=False)
+        with self._compilers, forked as process:
             try:
                 load(process, path)
                 log.passed(Stage.LOAD, "import")
                 profile = compile_call(process, arguments, gpu, log)
                 with self._lock:
-                    self._compiled[source_key(source)] = profile
+                    self._compiled[key] = profile
                 self._compile_smoke(process, gpu)
             except Rejected as rejection:
                 if rejection.stage is Stage.LOAD or rejection.outcome is Outcome.TIMEOUT:
@@ -141,26 +154,66 @@ class MeasuringJudge:
             with suppress(CandidateError, ProcessDied, DeadlineMissed):
                 process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu)
 
-    def _on_gpu(self, path: str, log: Log) -> Measurement:
-        true = self._true.get(own=2, normal=1)
+    def _prepare(self) -> None:
+        """Once, before the first candidate: which walls CUDA works behind, and in the compile cache
+        what every kernel's launch needs."""
+        with self._lock, self._lane.held():
+            if self._ready:
+                return
+            self._true.get(own=2, normal=1)
+            if reason := self._memory.same_user:
+                for wall in (USER, PROCESSES):
+                    self._servers.leave_out(wall, f"the GPU's memory is shared otherwise: {reason}")
+            with self.open_process(trusted=True) as process:
+                process.ask("prepare", COMPILE_S)
+            for wall in (FILES, NETWORK, PROCESSES, USER):
+                try:
+                    self.open_process().end()
+                    break
+                except BeamsearchError:  # one wall less, until CUDA starts
+                    self._servers.leave_out(wall, "CUDA does not start behind it")
+            self._ready = True
+
+    def walls(self) -> dict[str, str]:
+        """Wall -> why candidates do without it here, "" where it stands."""
+        self._prepare()
+        return self._servers.walls()
+
+    def _on_gpu(self, source: str, path: str, log: Log) -> Measurement:
         import torch
 
-        with self.open_process() as process:
+        true = self._true.get(own=2, normal=1)
+        timed = self._timed_sets(true)
+        with self.open_process(key=source_key(source)) as process:
             try:
                 load(process, path)
                 self._run_smoke(process, log)
                 run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
-                result = time_calls(process, timed_sets(self._true, true), FIRST_CALL_S)
-                log.passed(
-                    Stage.TIMING, "events", f"{len(result.times_ms)} calls, last result right"
-                )
+                before = self._gauges.read()
+                times = time_calls(process, timed)
+                measurement = self._measurement(times, before)
+                log.passed(Stage.TIMING, "events", f"{len(times)} calls, the clocks agree")
+                watch_calls(process, timed, triton_kernels(source), measurement.time_ms, log)
+                self._check_possible(measurement.time_ms)
             except torch.OutOfMemoryError as error:
                 reason = "takes so much GPU memory that none is left to check its results with"
                 raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
             finally:
                 process.end()
                 log.output.append(process.output)
-        return self._measurement(result.times_ms)
+        return measurement
+
+    def _check_possible(self, time_ms: float) -> None:
+        """No time that the memory could not do. Raises Rejected."""
+
+        def needed() -> float:
+            if self._needed_share is None:
+                self._needed_share = needed_share(self._problem, f"cuda:{self._device}")
+            return self._needed_share
+
+        reason = impossible(time_ms, self._work, self._gpu, self._l2_bytes, needed)
+        if reason:
+            raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
 
     def _run_smoke(self, process: CandidateProcess, log: Log) -> None:
         """Shrunk shapes first; a kernel that raises there may be made for the true ones."""
@@ -192,19 +245,51 @@ class MeasuringJudge:
             ) from error
         return process
 
-    def _measurement(self, times_ms: list[float]) -> Measurement:
-        return to_measurement(times_ms, self.device_name, self._uuid, self._visit)
+    def _measurement(self, times_ms: list[float], before: Reading) -> Measurement:
+        after = self._gauges.read()
+        fifths = statistics.quantiles(times_ms, n=5, method="inclusive")
+        return Measurement(
+            source="measured",
+            time_ms=statistics.median(times_ms),
+            p20_ms=fifths[0],
+            p80_ms=fifths[3],
+            count=len(times_ms),
+            gpu=self.device_name,
+            gpu_uuid=self._uuid,
+            visit=self._visit,
+            clock_start_mhz=before.sm_clock_mhz,
+            clock_end_mhz=after.sm_clock_mhz,
+            temperature_c=before.temperature_c,
+        )
 
     def compare(self, subjects: list[Subject]) -> Comparison:
         """Times of several subjects, interleaved."""
+        self._prepare()
         with self._lane.held():
-            true = self._true.get(own=2, normal=1)
-            comparer = Comparer(self._problem, timed_sets(self._true, true), self._scratch)
-            times, failed = comparer.run(subjects, self.open_process)
+            timed = self._timed_sets(self._true.get(own=2, normal=1))
+            before = self._gauges.read()
+            comparer = Comparer(self._problem, timed, self._scratch)
+            batches, failed = comparer.run(subjects, self.open_process)
+        times = {
+            name: [time_ms for batch in done for time_ms in batch.times_ms]
+            for name, done in batches.items()
+        }
         return Comparison(
-            measurements={name: self._measurement(value) for name, value in times.items()},
+            measurements={name: self._measurement(value, before) for name, value in times.items()},
             failed=failed,
+            turns={
+                name: [statistics.median(batch.times_ms) for batch in done]
+                for name, done in batches.items()
+            },
         )
+
+    def _timed_sets(self, true: list[InputSet]) -> TimedSets:
+        """Two sets of the problem's own distribution where they prove something, else what does."""
+        own = [inputs for inputs in true if inputs.distribution == "own"]
+        chosen = (own if len(own) >= 2 else true)[:2]
+        names = [f"{Stage.TRUE_SHAPES.value} {inputs.label}" for inputs in chosen]
+        flush = flush_ms(flush_bytes(self._l2_bytes), self._gpu)
+        return TimedSets(self._true, chosen, names, flush)
 
     def close(self) -> None:
         """Give the GPU's memory back; the fork servers must have ended."""
@@ -252,11 +337,3 @@ class MeasuringJudge:
         if key not in self._compiled:
             raise KernelError("cannot be profiled: " + "; ".join(log.not_checked))
         return self._compiled[key]
-
-
-def timed_sets(sets: InputSets, true: list[InputSet]) -> TimedSets:
-    """Two sets of the problem's own distribution where they prove something, else what does."""
-    own = [inputs for inputs in true if inputs.distribution == "own"]
-    chosen = (own if len(own) >= 2 else true)[:2]
-    names = [f"{Stage.TRUE_SHAPES.value} {inputs.label}" for inputs in chosen]
-    return TimedSets(sets, chosen, names)

@@ -90,7 +90,7 @@ class ModellingJudge:
         check_policy(source, log)
         path = write_source(self._scratch, source)
         arguments, gpu = self._true_arguments(), self._gpu.model_dump(mode="json")
-        with self._servers.fork("normal") as process:
+        with self._servers.fork("normal", key=source_key(source)) as process:
             try:
                 load(process, path)
                 log.passed(Stage.LOAD, "import")
@@ -98,7 +98,7 @@ class ModellingJudge:
             finally:
                 process.end()
                 log.output.append(process.output)
-        with self._servers.fork("interpreter") as process:
+        with self._servers.fork("interpreter", key=source_key(source)) as process:
             try:
                 load(process, path)
                 self._run_smoke(process, log)
@@ -135,7 +135,7 @@ class ModellingJudge:
     def _smoke_sets(self) -> InputSets:
         with self._lock:
             if self._sets is None:
-                memory = SharedMemory("cpu", self._scratch / "tensors")
+                memory = SharedMemory("cpu")
                 self._sets = InputSets(shrink(self._problem), "cpu", memory, self._seed)
             return self._sets
 
