@@ -24,7 +24,14 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import Baselines, Confirmation, Environment, RunRecord
-from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
+from beamsearch.records.trace import (
+    Trace,
+    kept_secret,
+    read_record,
+    recorded,
+    write_record,
+    write_text,
+)
 from beamsearch.rounds import Rounds
 from beamsearch.settings import Settings, differences
 from beamsearch.standalone import standalone
@@ -151,7 +158,7 @@ class _Run:
                 gpu=gpu,
                 device=device,
                 scratch=self.trace.scratch,
-                seed=self.settings.seed,
+                seed=self._judge_seed(),
                 profiler=self.settings.profiler,
             )
             with stop_on_signal(self.stop):
@@ -183,6 +190,12 @@ class _Run:
                     clear_scratch(self.trace)
 
     # -- opening
+
+    def _judge_seed(self) -> int:
+        """What the judge's inputs are drawn from: the same however often the run is resumed."""
+        if self.settings.seed is not None:
+            return self.settings.seed
+        return kept_secret(self.trace.secret_file)
 
     def _check_machine(self, environment: Environment) -> None:
         """A run's times come from one kind of GPU, or all from the model."""

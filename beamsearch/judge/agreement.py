@@ -30,6 +30,10 @@ work; the median of six such calls is within 3% of the others' on an H200."""
 SEEN_MS = 0.02
 """The same in milliseconds, for kernels so short that the launch is most of their time."""
 
+SHORTCUT_SHARE = 1.15
+SHORTCUT_MS = 0.001
+"""The same for the kernels alone, in one call: theirs repeat within a microsecond."""
+
 LIBRARY_SHARE = 0.25
 """Part of the kernels' time that may be library or framework computation. A kernel that leaves a
 last sum over partial results to PyTorch stays below it; one that leaves the operation there, and
@@ -109,6 +113,19 @@ def remembers(batches: Sequence[Batch]) -> str | None:
     return (
         f"takes {fresh:.4g} ms on values it has not seen before and {again:.4g} ms on values it "
         "has: results are kept between calls"
+    )
+
+
+def shortcut(calls: Sequence[WatchedCall], first: int) -> str | None:
+    """Why the kernels of the call on new values (by its number) look like more than the others'."""
+    fresh = busy_ms(calls[first].during)
+    others = [busy_ms(call.during) for number, call in enumerate(calls) if number != first]
+    again = statistics.median(others)
+    if fresh <= SHORTCUT_SHARE * again + SHORTCUT_MS:
+        return None
+    return (
+        f"its kernels take {fresh:.4g} ms on values they have not seen before and {again:.4g} ms "
+        "on values they have: results are kept between calls"
     )
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import statistics
 import threading
-import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import BeamsearchError, KernelError, ProblemError
 from beamsearch.executor.jobs import Comparison, Judgement, Subject
 from beamsearch.executor.lane import Lane
-from beamsearch.judge.agreement import flush_ms, impossible
-from beamsearch.judge.comparison import Comparer
-from beamsearch.judge.gauges import Gauges, Reading
-from beamsearch.judge.inputs import InputSet, InputSets, meta_arguments
-from beamsearch.judge.least import needed_share
+from beamsearch.judge.inputs import ORDER, InputSets, meta_arguments
+from beamsearch.judge.measure import Visit
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import (
     CandidateError,
@@ -27,12 +24,19 @@ from beamsearch.judge.processes import (
     ProcessDied,
 )
 from beamsearch.judge.profiling_run import profile_on_gpu
-from beamsearch.judge.sources import source_key, source_of, triton_kernels, write_source
-from beamsearch.judge.stopwatch import flush_bytes
-from beamsearch.judge.timing import TimedSets, time_calls, watch_calls
+from beamsearch.judge.robustness import (
+    alive,
+    check_determinism,
+    try_layouts,
+    try_other_shapes,
+)
+from beamsearch.judge.sanitizer import check_memory
+from beamsearch.judge.shapes import other_shapes
+from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verify import (
     COMPILE_S,
     GPU_CALL_S,
+    NOT_IN_A_RUN,
     Log,
     Rejected,
     check_policy,
@@ -41,15 +45,17 @@ from beamsearch.judge.verify import (
     run_sets,
 )
 from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, USER
-from beamsearch.problem import Problem, least_work, shrink
+from beamsearch.problem import Problem, shrink
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.verdict import Outcome, Stage
+from beamsearch.records.verdict import Outcome, Reach, Stage
 from profiling.errors import NcuMissing, NcuPermission, NcuTooOld, ProfilingError
 from profiling.profile import Profile
 
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
 
+TRUE_SETS = 5
+"""Input sets at the true shapes, each from a seed of its own."""
 OPEN_S = 60.0
 """Seconds for a CUDA context, which takes under one."""
 
@@ -74,38 +80,36 @@ class MeasuringJudge:
     ) -> None:
         import torch
 
-        properties = torch.cuda.get_device_properties(device)
         torch.cuda.set_device(device)
-        self.device_name: str = properties.name
-        self._uuid = f"GPU-{properties.uuid}"
-        self._visit = uuid.uuid4().hex[:12]
+        self._visit = Visit(problem, gpu, device)
+        self.device_name = self._visit.device_name
         self._problem = problem
         self._gpu = gpu
         self._device = device
-        self._l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or gpu.l2_bytes
         self._servers = servers
         self._scratch = scratch
         self._seed = seed
-        self._lane = Lane(self._uuid)
+        self._lane = Lane(self._visit.gpu_uuid)
         self._compilers = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) // 2))
         self._memory = memory = SharedMemory(f"cuda:{device}")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
+        self._elsewhere: list[tuple[str, InputSets]] | None = None
+        self._damaged = False
         self._smoke: InputSets | None = None
         self._no_smoke = ""
         try:
             self._smoke = InputSets(shrink(problem), f"cuda:{device}", memory, seed)
         except ProblemError as error:
             self._no_smoke = f"shrunk shapes: {error}"
-        self._work = least_work(problem)
-        self._needed_share: float | None = None
-        self._gauges = Gauges(self._uuid)
         self._ready = False
         self._compiled: dict[str, Profile] = {}
         self._profiles: dict[str, Profile] = {}
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
         self._lock = threading.Lock()
 
-    def judge(self, subject: Subject) -> Judgement:
+    def judge(
+        self, subject: Subject, *, thorough: bool = False, sanitize: bool = False
+    ) -> Judgement:
         """Verdict, and the measured time where it is correct."""
         source = source_of(subject)
         log = Log()
@@ -115,7 +119,9 @@ class MeasuringJudge:
             self._prepare()
             self._compile_ahead(source, path, log)
             with self._lane.held():
-                measurement = self._on_gpu(source, path, log)
+                measurement = self._on_gpu(source, path, log, thorough)
+                if sanitize:
+                    self._check_memory(path, log)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
@@ -160,7 +166,7 @@ class MeasuringJudge:
         with self._lock, self._lane.held():
             if self._ready:
                 return
-            self._true.get(own=2, normal=1)
+            self._true.draw(TRUE_SETS)
             if reason := self._memory.same_user:
                 for wall in (USER, PROCESSES):
                     self._servers.leave_out(wall, f"the GPU's memory is shared otherwise: {reason}")
@@ -179,64 +185,105 @@ class MeasuringJudge:
         self._prepare()
         return self._servers.walls()
 
-    def _on_gpu(self, source: str, path: str, log: Log) -> Measurement:
+    def _on_gpu(self, source: str, path: str, log: Log, thorough: bool) -> Measurement:
+        """Every stage on the GPU, in one process unless a foreign shape ends it. Needs the lane."""
         import torch
 
-        true = self._true.get(own=2, normal=1)
-        timed = self._timed_sets(true)
-        with self.open_process(key=source_key(source)) as process:
-            try:
-                load(process, path)
-                self._run_smoke(process, log)
-                run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
-                before = self._gauges.read()
-                times = time_calls(process, timed)
-                measurement = self._measurement(times, before)
-                log.passed(Stage.TIMING, "events", f"{len(times)} calls, the clocks agree")
-                watch_calls(process, timed, triton_kernels(source), measurement.time_ms, log)
-                self._check_possible(measurement.time_ms)
-            except torch.OutOfMemoryError as error:
-                reason = "takes so much GPU memory that none is left to check its results with"
-                raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
-            finally:
+        def opened() -> CandidateProcess:
+            process = self.open_process(key=source_key(source))
+            processes.append(process)
+            load(process, path)
+            return process
+
+        processes: list[CandidateProcess] = []
+        sound = False
+        try:
+            process, clean = self._run_smoke(opened(), opened, log)
+            true = self._true.draw(TRUE_SETS)
+            run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+            if not clean:
+                # What failed there may be the values, not the shape: all of them at the true ones.
+                known = {inputs.label for inputs in true}
+                every = self._true.draw(len(ORDER))
+                more = [inputs for inputs in every if inputs.label not in known]
+                run_sets(process, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+            check_determinism(process, self._true, true[0], log, GPU_CALL_S)
+            measurement = self._visit.measure(process, source, self._true, true, log)
+            if thorough:
+                self._try_elsewhere(process, opened, log)
+            else:
+                log.not_checked.append(NOT_IN_A_RUN)
+            sound = log.reach is Reach.GENERAL
+        except torch.OutOfMemoryError as error:
+            reason = "takes so much GPU memory that none is left to check its results with"
+            raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
+        finally:
+            for process in processes:
                 process.end()
                 log.output.append(process.output)
+            if not sound:
+                self._mend()
         return measurement
 
-    def _check_possible(self, time_ms: float) -> None:
-        """No time that the memory could not do. Raises Rejected."""
+    def _mend(self) -> None:
+        """After a candidate that was not right everywhere: it may have written anywhere."""
+        for sets in (self._smoke, self._true):
+            if sets is not None:
+                sets.mend()
 
-        def needed() -> float:
-            if self._needed_share is None:
-                self._needed_share = needed_share(self._problem, f"cuda:{self._device}")
-            return self._needed_share
+    def _run_smoke(
+        self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
+    ) -> tuple[CandidateProcess, bool]:
+        """Shrunk shapes first: the process to go on with, and whether all was right there.
 
-        reason = impossible(time_ms, self._work, self._gpu, self._l2_bytes, needed)
-        if reason:
-            raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
-
-    def _run_smoke(self, process: CandidateProcess, log: Log) -> None:
-        """Shrunk shapes first; a kernel that raises there may be made for the true ones."""
+        A kernel that raises there, crashes or computes something else may be made for the true
+        shapes alone, and those decide. One that never ends is refused.
+        """
         if self._smoke is None:
             log.not_checked.append(self._no_smoke)
-            return
-        sets = self._smoke.get(own=1, normal=1)
+            return process, True
+        try:
+            sets = self._smoke.draw(len(DISTRIBUTIONS), DISTRIBUTIONS)
+        except ProblemError as error:
+            log.not_checked.append(f"shrunk shapes: {error}")
+            return process, True
         try:
             run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S)
         except Rejected as rejection:
-            if not rejection.raised:
+            if rejection.outcome in (Outcome.TIMEOUT, Outcome.INVALID):
                 raise
-            log.failed(
-                Stage.SMOKE,
-                "shrunk shapes",
-                f"specialised to its own shapes: {rejection.reason}",
-            )
+            log.specialised(Stage.SMOKE, "shrunk shapes", rejection.reason)
+            process = alive(process, rejection, again)
+            self._mend()
+            return process, False
+        log.reach = Reach.GENERAL
+        return process, True
+
+    def _try_elsewhere(
+        self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
+    ) -> None:
+        """Shapes and layouts that are only told."""
+        if self._elsewhere is None:
+            self._elsewhere = [
+                (label, InputSets(problem, self._true.device, self._memory, self._seed))
+                for label, problem in other_shapes(self._problem)
+            ]
+        process = try_other_shapes(process, again, self._elsewhere, log, GPU_CALL_S)
+        if self._smoke is not None:
+            try_layouts(process, again, self._smoke, log, GPU_CALL_S)
+
+    def _check_memory(self, path: str, log: Log) -> None:
+        """compute-sanitizer, at shrunk shapes where the kernel takes them and at the true ones."""
+        problems = [("the true shapes", self._problem)]
+        if self._smoke is not None and log.reach is Reach.GENERAL:
+            problems.insert(0, ("shrunk shapes", self._smoke.problem))
+        check_memory(problems, path, self._device, self._scratch, log)
 
     def open_process(self, **options: Any) -> CandidateProcess:
         """A process with a CUDA context and no candidate in it yet. Needs the lane."""
         process = self._servers.fork("normal", limit_memory=False, **options)
         try:
-            process.ask("open", OPEN_S, device=self._device, l2_bytes=self._l2_bytes)
+            process.ask("open", OPEN_S, device=self._device, l2_bytes=self._visit.l2_bytes)
         except (CandidateError, ProcessDied, DeadlineMissed) as error:
             process.end()
             raise BeamsearchError(
@@ -245,56 +292,18 @@ class MeasuringJudge:
             ) from error
         return process
 
-    def _measurement(self, times_ms: list[float], before: Reading) -> Measurement:
-        after = self._gauges.read()
-        fifths = statistics.quantiles(times_ms, n=5, method="inclusive")
-        return Measurement(
-            source="measured",
-            time_ms=statistics.median(times_ms),
-            p20_ms=fifths[0],
-            p80_ms=fifths[3],
-            count=len(times_ms),
-            gpu=self.device_name,
-            gpu_uuid=self._uuid,
-            visit=self._visit,
-            clock_start_mhz=before.sm_clock_mhz,
-            clock_end_mhz=after.sm_clock_mhz,
-            temperature_c=before.temperature_c,
-        )
-
     def compare(self, subjects: list[Subject]) -> Comparison:
         """Times of several subjects, interleaved."""
         self._prepare()
         with self._lane.held():
-            timed = self._timed_sets(self._true.get(own=2, normal=1))
-            before = self._gauges.read()
-            comparer = Comparer(self._problem, timed, self._scratch)
-            batches, failed = comparer.run(subjects, self.open_process)
-        times = {
-            name: [time_ms for batch in done for time_ms in batch.times_ms]
-            for name, done in batches.items()
-        }
-        return Comparison(
-            measurements={name: self._measurement(value, before) for name, value in times.items()},
-            failed=failed,
-            turns={
-                name: [statistics.median(batch.times_ms) for batch in done]
-                for name, done in batches.items()
-            },
-        )
-
-    def _timed_sets(self, true: list[InputSet]) -> TimedSets:
-        """Two sets of the problem's own distribution where they prove something, else what does."""
-        own = [inputs for inputs in true if inputs.distribution == "own"]
-        chosen = (own if len(own) >= 2 else true)[:2]
-        names = [f"{Stage.TRUE_SHAPES.value} {inputs.label}" for inputs in chosen]
-        flush = flush_ms(flush_bytes(self._l2_bytes), self._gpu)
-        return TimedSets(self._true, chosen, names, flush)
+            true = self._true.draw(TRUE_SETS)
+            return self._visit.compare(subjects, self._true, true, self._scratch, self.open_process)
 
     def close(self) -> None:
         """Give the GPU's memory back; the fork servers must have ended."""
         with self._lane.held():
-            for sets in (self._smoke, self._true):
+            elsewhere = [sets for _, sets in self._elsewhere or []]
+            for sets in (self._smoke, self._true, *elsewhere):
                 if sets is not None:
                     sets.close()
 

@@ -18,6 +18,7 @@ from beamsearch.judge.agreement import (
     describe,
     misconduct,
     remembers,
+    shortcut,
 )
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.processes import CandidateProcess
@@ -30,8 +31,8 @@ WARMUP_MS = 60.0
 """Kernel time before timing, for the clocks to settle."""
 BATCHES = 6
 """Batches the calls are dealt into; each begins with new values and ends with a checked result."""
-WATCHED = 4
-"""Calls whose kernels are listed."""
+WATCHED = 6
+"""Calls whose kernels are listed; one of them is the first on new values."""
 FIRST_CALL_S = 60.0
 """Seconds for the first timed calls, in which a candidate may still tune itself."""
 
@@ -47,6 +48,16 @@ class TimedSets:
     """What one flush of the L2 takes at most."""
     draw: random.Random = field(default_factory=lambda: random.Random(secrets.randbits(64)))
     """Nobody outside the judge's process can know what it draws."""
+    seeds: dict[int, int] = field(default_factory=dict)
+    """Seeds of the sets that have other values for now."""
+
+    def __enter__(self) -> TimedSets:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The sets as they were: what the next candidate is verified on does not depend on this."""
+        for number, seed in self.seeds.items():
+            self.sets.renew(self.inputs[number], seed)
 
     def handout(self, number: int) -> tuple[InputSet, Handout]:
         """A set and its shared memory."""
@@ -57,7 +68,8 @@ class TimedSets:
     def renew(self) -> int:
         """Give one of the sets new values in place; its number."""
         number = self.draw.randrange(len(self.inputs))
-        self.sets.refresh(self.inputs[number])
+        self.seeds.setdefault(number, self.inputs[number].seed)
+        self.sets.renew(self.inputs[number])
         return number
 
     def schedule(self, count: int) -> list[int]:
@@ -140,9 +152,7 @@ def run_batch(
     if check:
         handout.poison()
     began = time.monotonic()
-    answer = _ask(
-        process, "time", timeout_s, warmup=warmup, warm=timed.names[warm], schedule=names
-    )
+    answer = _ask(process, "time", timeout_s, warmup=warmup, warm=timed.names[warm], schedule=names)
     span_ms = (time.monotonic() - began) * 1e3
     times = answer.get("times_ms")
     good = isinstance(times, list) and len(times) == len(schedule)
@@ -173,8 +183,10 @@ def watch_calls(
 
     own: names of its own kernels. Raises Rejected.
     """
-    schedule = [timed.names[number] for number in timed.schedule(WATCHED)]
-    answer = _ask(process, "watch", FIRST_CALL_S, schedule=schedule)
+    new = timed.renew()
+    schedule = timed.schedule(WATCHED)
+    names = [timed.names[number] for number in schedule]
+    answer = _ask(process, "watch", FIRST_CALL_S, schedule=names)
     if missing := answer.get("missing"):
         log.not_checked.append(f"which kernels ran: CUPTI does not tell ({missing})")
         return
@@ -182,7 +194,8 @@ def watch_calls(
     if not isinstance(told, list) or len(told) != WATCHED:
         raise Rejected(Outcome.CRASHED, Stage.TIMING, "its process reported no kernels")
     calls = [parsed(WatchedCall, call, Stage.TIMING) for call in told]
-    if reason := misconduct(calls, own, time_ms):
+    first = schedule.index(new)
+    if reason := misconduct(calls, own, time_ms) or shortcut(calls, first):
         raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
     log.passed(Stage.TIMING, "kernels", describe(calls, own))
 

@@ -225,16 +225,16 @@ def test_slots_work_side_by_side(executor: LocalExecutor) -> None:
 
 
 def test_problem_whose_outputs_hide_in_their_rounding_uses_other_inputs(tmp_path: Path) -> None:
-    """Every output is a million in bfloat16, whatever is computed, on normal inputs too."""
+    """Every output is 1e12 in bfloat16, whatever is computed, on large inputs too."""
     problem = write_problem(
         tmp_path,
         "import torch\nDTYPE = torch.bfloat16\nM = 3\nK = 4096\n"
-        "class Model(torch.nn.Module):\n    def forward(self, A, B):\n        return A @ B + 1e6\n"
+        "class Model(torch.nn.Module):\n    def forward(self, A, B):\n        return A @ B + 1e12\n"
         "def get_inputs():\n    return [torch.rand(M, K), torch.rand(K, 1)]\n"
         "def get_init_inputs():\n    return []\n",
         "hidden",
     )
-    kernel = "def kernel_function(A, B):\n    return A @ B + 1e6\n"
+    kernel = "def kernel_function(A, B):\n    return A @ B + 1e12\n"
     executor = LocalExecutor(
         problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path / "scratch", seed=0
     )
