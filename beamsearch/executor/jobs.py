@@ -71,5 +71,9 @@ class Executor(Protocol):
     @overload
     def run(self, job: ProfileJob) -> Profile: ...
 
+    def walls(self) -> str:
+        """Which walls around candidates are missing here, in one line."""
+        ...
+
     def close(self) -> None:
         """End every process this executor started."""
