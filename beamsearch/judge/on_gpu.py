@@ -98,7 +98,6 @@ class MeasuringJudge:
         self._memory = memory = SharedMemory(f"cuda:{device}", scratch / "tensors")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
         self._elsewhere: list[tuple[str, InputSets]] | None = None
-        self._damaged = False
         self._smoke: InputSets | None = None
         self._no_smoke = ""
         try:
