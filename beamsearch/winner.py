@@ -26,7 +26,7 @@ def choose_winner(
     times = comparable_times(trace, everyone)
     best = find_candidate(done, done[-1].running_best)
     others = [c for c in everyone if c.name in times and c.name != best.name]
-    notes = []
+    notes: list[str] = []
     for candidate in [best, *sorted(others, key=lambda c: times[c.name])]:
         verdict = examine(trace, executor, candidate, stop)
         if verdict.correct:
