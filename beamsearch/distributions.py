@@ -28,17 +28,16 @@ def draw(
 
     `normal`, `large` and `tiny` are signed; `ties` begins with a sixteenth of zeros;
     `denormal` is normal with a quarter of subnormal numbers, so that what flushes them is right
-    within the tolerance; `infinite` is normal with both infinities strewn in and a first thirtieth
-    of negative ones alone. `own` is the problem's to draw.
+    within the tolerance; `infinite` is normal with few positive infinities and so many negative
+    ones that some windows hold nothing else. `own` is the problem's to draw.
     """
     import torch
 
-    if distribution == "ties":
-        values = torch.randint(-LEVELS, LEVELS + 1, shape, device=device).to(dtype)
-        values.view(-1)[: values.numel() // 16] = 0
-        return values
     values = torch.randn(shape, device=device, dtype=dtype)
-    if distribution == "large":
+    if distribution == "ties":
+        values.round_().clamp_(-LEVELS, LEVELS)
+        values.view(-1)[: values.numel() // 16] = 0
+    elif distribution == "large":
         values *= LARGE.get(str(dtype).removeprefix("torch."), 2.0**10)
     elif distribution == "tiny":
         values *= TINY
@@ -48,9 +47,8 @@ def draw(
         values = torch.where(chance < 0.25, small, values)
     elif distribution == "infinite":
         chance = torch.rand(shape, device=device, dtype=dtype)
-        values.masked_fill_(chance < 0.125, -torch.inf)
-        values.masked_fill_(chance > 0.98, torch.inf)
-        values.view(-1)[: values.numel() // 30] = -torch.inf
+        values.masked_fill_(chance < 0.75, -torch.inf)
+        values.masked_fill_(chance > 0.99, torch.inf)
     return values
 
 

@@ -112,7 +112,7 @@ class InputSets:
         """The first sets in this order that can tell right from wrong; of what can, more seeds
         where those are too few.
 
-        Raises ProblemError where there is none.
+        Raises ProblemError where there is none, OutOfMemoryError where one finds no memory.
         """
         with self._lock:
             drawn: list[InputSet] = []
@@ -136,8 +136,6 @@ class InputSets:
 
     def _find(self, label: str, distribution: Distribution) -> InputSet | None:
         """The set of that name, built where it is not there yet; none where it proves nothing."""
-        import torch
-
         if label in self._sets or label in self._dropped:
             return self._sets.get(label)
         if self._defined is None:
@@ -149,11 +147,6 @@ class InputSets:
             self._sets[label] = self._build(label, distribution)
         except CannotTell as reason:
             self._dropped[label] = str(reason)
-        except torch.OutOfMemoryError as error:
-            raise ProblemError(
-                f"{self.problem.name} does not fit on this GPU with its oracle in float32: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
         finally:
             self._release()
         return self._sets.get(label)

@@ -94,7 +94,6 @@ class MeasuringJudge:
         self._memory = memory = SharedMemory(f"cuda:{device}")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
         self._elsewhere: list[tuple[str, InputSets]] | None = None
-        self._damaged = False
         self._smoke: InputSets | None = None
         self._no_smoke = ""
         try:
@@ -166,7 +165,7 @@ class MeasuringJudge:
         with self._lock, self._lane.held():
             if self._ready:
                 return
-            self._true.draw(TRUE_SETS)
+            self._true_sets()
             if reason := self._memory.same_user:
                 for wall in (USER, PROCESSES):
                     self._servers.leave_out(wall, f"the GPU's memory is shared otherwise: {reason}")
@@ -195,18 +194,19 @@ class MeasuringJudge:
             load(process, path)
             return process
 
+        true = self._true_sets()  # before a candidate has any of the memory
         processes: list[CandidateProcess] = []
         sound = False
         try:
-            process, clean = self._run_smoke(opened(), opened, log)
-            true = self._true.draw(TRUE_SETS)
+            process, elsewhere = self._run_smoke(opened(), opened, log)
             run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
-            if not clean:
+            if elsewhere is not None:
                 # What failed there may be the values, not the shape: all of them at the true ones.
                 known = {inputs.label for inputs in true}
                 every = self._true.draw(len(ORDER))
                 more = [inputs for inputs in every if inputs.label not in known]
                 run_sets(process, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+                log.specialised(Stage.OTHER_SHAPES, "shrunk shapes", elsewhere.reason)
             check_determinism(process, self._true, true[0], log, GPU_CALL_S)
             measurement = self._visit.measure(process, source, self._true, true, log)
             if thorough:
@@ -225,6 +225,18 @@ class MeasuringJudge:
                 self._mend()
         return measurement
 
+    def _true_sets(self) -> list[InputSet]:
+        """Those every candidate is run on. Raises ProblemError where they do not fit on the GPU."""
+        import torch
+
+        try:
+            return self._true.draw(TRUE_SETS)
+        except torch.OutOfMemoryError as error:
+            raise ProblemError(
+                f"{self._problem.name} does not fit on this GPU with its oracle in float32: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
     def _mend(self) -> None:
         """After a candidate that was not right everywhere: it may have written anywhere."""
         for sets in (self._smoke, self._true):
@@ -233,31 +245,32 @@ class MeasuringJudge:
 
     def _run_smoke(
         self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
-    ) -> tuple[CandidateProcess, bool]:
-        """Shrunk shapes first: the process to go on with, and whether all was right there.
+    ) -> tuple[CandidateProcess, Rejected | None]:
+        """Shrunk shapes first: the process to go on with, and what was not right there.
 
         A kernel that raises there, crashes or computes something else may be made for the true
         shapes alone, and those decide. One that never ends is refused.
         """
         if self._smoke is None:
             log.not_checked.append(self._no_smoke)
-            return process, True
+            return process, None
         try:
             sets = self._smoke.draw(len(DISTRIBUTIONS), DISTRIBUTIONS)
         except ProblemError as error:
             log.not_checked.append(f"shrunk shapes: {error}")
-            return process, True
+            return process, None
         try:
             run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S)
         except Rejected as rejection:
             if rejection.outcome in (Outcome.TIMEOUT, Outcome.INVALID):
                 raise
-            log.specialised(Stage.SMOKE, "shrunk shapes", rejection.reason)
+            reason = f"the true shapes decide: {rejection.reason}"
+            log.reported(Stage.SMOKE, "shrunk shapes", False, reason)
             process = alive(process, rejection, again)
             self._mend()
-            return process, False
+            return process, rejection
         log.reach = Reach.GENERAL
-        return process, True
+        return process, None
 
     def _try_elsewhere(
         self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
@@ -296,7 +309,7 @@ class MeasuringJudge:
         """Times of several subjects, interleaved."""
         self._prepare()
         with self._lane.held():
-            true = self._true.draw(TRUE_SETS)
+            true = self._true_sets()
             return self._visit.compare(subjects, self._true, true, self._scratch, self.open_process)
 
     def close(self) -> None:

@@ -120,6 +120,10 @@ class Trace:
         """The anchor's time in one visit."""
         return self.folder / "visits" / f"{visit}.json"
 
+    def examination(self, candidate: str) -> Path:
+        """The verdict of a closer look at a candidate that may win the run."""
+        return self.folder / "examinations" / f"{candidate}.json"
+
     def profile(self, candidate: str) -> Path:
         """The profile of a candidate, taken once."""
         return self.rounds_folder / "profiles" / f"{candidate}.json"

@@ -112,7 +112,7 @@ def test_inputs_that_prove_nothing_are_replaced(tmp_path: Path) -> None:
     assert len({inputs.seed for inputs in chosen}) == 5
     assert {"normal", "ties"} <= {inputs.distribution for inputs in chosen}
     assert "own" not in {inputs.distribution for inputs in chosen}
-    assert made.dropped[0] == "own #1: a constant output would pass"
+    assert made.dropped[0].startswith("own #1: ") and "would pass" in made.dropped[0]
 
 
 def test_problem_that_cannot_tell_says_so(tmp_path: Path) -> None:
