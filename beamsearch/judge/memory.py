@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import itertools
 import os
 import resource
@@ -40,8 +41,11 @@ class SharedMemory:
         size = max(8, -(-size // 8) * 8)
         place: dict[str, Any] = {"id": next(self._ids), "bytes": size}
         if self.device == "cpu":
-            descriptor = os.memfd_create("beamsearch")
+            descriptor = os.memfd_create("beamsearch", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
             os.truncate(descriptor, size)
+            # Whoever shrank it would kill the judge.
+            seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
             mapped: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{descriptor}", True, size)
             return Buffer(mapped, size, place | {"memory": "file", "fd": descriptor})
         if not self.same_user:

@@ -49,7 +49,7 @@ HONEST = [call(did("pool_kernel", 0, 900), did("sum_kernel", 905, 1000)) for _ i
 
 def test_honest_calls_pass() -> None:
     assert misconduct(HONEST, OWN, 1.01) is None
-    repacked = [call(did(COPY, 0, 450), did("fill", 450, 480), did("pool_kernel", 480, 1000))] * 3
+    repacked = [call(did(COPY, 0, 600), did("fill", 600, 630), did("pool_kernel", 630, 1000))] * 3
     assert misconduct(repacked, OWN, 1.0) is None
     last_sum_in_torch = [call(did("pool_kernel", 0, 800), did("at_reduce_kernel", 800, 1000))] * 3
     assert misconduct(last_sum_in_torch, OWN, 1.0) is None

@@ -184,10 +184,10 @@ CHEATS = {
 def test_timing_is_not_fooled(judge: Callable[[str], Judgement], name: str) -> None:
     source, outcome, reason = CHEATS[name]
     verdict = judge(source).verdict
-    if verdict.stage is not Stage.POLICY:  # which may refuse it unseen
-        assert (verdict.outcome, verdict.stage) == (outcome, Stage.TIMING), verdict.reason
-        assert reason in verdict.reason
     assert not verdict.correct
+    if verdict.stage is Stage.TIMING:  # an earlier stage may refuse it, for what it happens to see
+        assert verdict.outcome is outcome
+        assert reason in verdict.reason
 
 
 PATCHES = """
