@@ -78,7 +78,7 @@ def _draw(problem: Problem, device: str, number: int) -> Draw:
     """The first inputs are the problem's own, the others standard normal, of either sign."""
     import torch
 
-    from beamsearch.judge.inputs import as_outputs
+    from beamsearch.judge.oracle import as_outputs
     from profiling.giveaways import OWN_DRAWS, Draw
 
     instance = instantiate(problem, device, number, "own" if number < OWN_DRAWS else "normal")

@@ -14,6 +14,7 @@ from beamsearch.commands.options import (
     DtypeOption,
     JsonOption,
     ProblemArgument,
+    SeedOption,
     TargetOption,
 )
 
@@ -35,6 +36,7 @@ def profile(
     dtype: DtypeOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
+    seed: SeedOption = None,
 ) -> None:
     """Tell what holds a kernel back.
 
@@ -62,7 +64,7 @@ def profile(
         raise UsageError(f"{found.name} has no input_kernel.py; name a kernel file")
     source = read_source(path)
     subject = Subject(name=path.stem, source=source)
-    with lane(found, picked, target or "h200") as (executor, scratch):
+    with lane(found, picked, target or "h200", seed) as (executor, scratch):
         judgement = executor.run(JudgeJob(subject=subject))
         if not judgement.verdict.correct:
             typer.echo(json_module.dumps(as_json(judgement)) if json else told(judgement))

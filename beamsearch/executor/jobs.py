@@ -22,6 +22,10 @@ class JudgeJob(Record):
     """Decide whether a kernel computes the problem and, where it does, how long it takes."""
 
     subject: Subject
+    thorough: bool = False
+    """Also every shape and layout that is only reported: for one kernel, not for hundreds."""
+    sanitize: bool = False
+    """Also under compute-sanitizer, where there is a GPU and it is installed: half a minute."""
 
 
 class Judgement(Record):
@@ -42,6 +46,8 @@ class Comparison(Record):
 
     measurements: dict[str, Measurement]
     failed: dict[str, str] = {}
+    turns: dict[str, list[float]] = {}
+    """Median of each turn by subject, in milliseconds: turns of one number were taken together."""
 
 
 class ProfileJob(Record):
@@ -64,6 +70,10 @@ class Executor(Protocol):
     def run(self, job: CompareJob) -> Comparison: ...
     @overload
     def run(self, job: ProfileJob) -> Profile: ...
+
+    def walls(self) -> str:
+        """Which walls around candidates are missing here, in one line."""
+        ...
 
     def close(self) -> None:
         """End every process this executor started."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import BeamsearchError, KernelError, ProblemError
 from beamsearch.executor.jobs import Comparison, Judgement, Subject
 from beamsearch.executor.lane import Lane
-from beamsearch.judge.comparison import Comparer
-from beamsearch.judge.inputs import InputSet, InputSets, meta_arguments
+from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
+from beamsearch.judge.measure import Visit
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import (
     CandidateError,
@@ -23,11 +24,19 @@ from beamsearch.judge.processes import (
     ProcessDied,
 )
 from beamsearch.judge.profiling_run import profile_on_gpu
+from beamsearch.judge.robustness import (
+    alive,
+    check_determinism,
+    try_layouts,
+    try_other_shapes,
+)
+from beamsearch.judge.sanitizer import check_memory
+from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, time_calls, to_measurement
 from beamsearch.judge.verify import (
     COMPILE_S,
     GPU_CALL_S,
+    NOT_IN_A_RUN,
     Log,
     Rejected,
     check_policy,
@@ -35,15 +44,18 @@ from beamsearch.judge.verify import (
     load,
     run_sets,
 )
+from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, USER
 from beamsearch.problem import Problem, shrink
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.verdict import Outcome, Stage
+from beamsearch.records.verdict import Outcome, Reach, Stage
 from profiling.errors import NcuMissing, NcuPermission, NcuTooOld, ProfilingError
 from profiling.profile import Profile
 
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
 
+TRUE_SETS = 5
+"""Input sets at the true shapes, each from a seed of its own."""
 OPEN_S = 60.0
 """Seconds for a CUDA context, which takes under one."""
 
@@ -68,43 +80,47 @@ class MeasuringJudge:
     ) -> None:
         import torch
 
-        properties = torch.cuda.get_device_properties(device)
         torch.cuda.set_device(device)
-        self.device_name: str = properties.name
-        self._uuid = f"GPU-{properties.uuid}"
-        self._visit = uuid.uuid4().hex[:12]
+        self._visit = Visit(problem, gpu, device)
+        self.device_name = self._visit.device_name
         self._problem = problem
         self._gpu = gpu
         self._device = device
-        self._l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or gpu.l2_bytes
         self._servers = servers
         self._scratch = scratch
         self._seed = seed
-        self._lane = Lane(self._uuid)
+        self._lane = Lane(self._visit.gpu_uuid)
         self._compilers = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) // 2))
-        memory = SharedMemory(f"cuda:{device}", scratch / "tensors")
+        self._memory = memory = SharedMemory(f"cuda:{device}")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
+        self._elsewhere: list[tuple[str, InputSets]] | None = None
         self._smoke: InputSets | None = None
         self._no_smoke = ""
         try:
             self._smoke = InputSets(shrink(problem), f"cuda:{device}", memory, seed)
         except ProblemError as error:
             self._no_smoke = f"shrunk shapes: {error}"
+        self._ready = False
         self._compiled: dict[str, Profile] = {}
         self._profiles: dict[str, Profile] = {}
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
         self._lock = threading.Lock()
 
-    def judge(self, subject: Subject) -> Judgement:
+    def judge(
+        self, subject: Subject, *, thorough: bool = False, sanitize: bool = False
+    ) -> Judgement:
         """Verdict, and the measured time where it is correct."""
         source = source_of(subject)
         log = Log()
         try:
             check_policy(source, log)
             path = write_source(self._scratch, source)
+            self._prepare()
             self._compile_ahead(source, path, log)
             with self._lane.held():
-                measurement = self._on_gpu(path, log)
+                measurement = self._on_gpu(source, path, log, thorough)
+                if sanitize:
+                    self._check_memory(path, log)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
@@ -118,13 +134,15 @@ class MeasuringJudge:
         """
         arguments = meta_arguments(self._problem)
         gpu = self._gpu.model_dump(mode="json")
-        with self._compilers, self._servers.fork("normal", limit_memory=False) as process:
+        key = source_key(source)
+        forked = self._servers.fork("normal", key=key, limit_memory=False)
+        with self._compilers, forked as process:
             try:
                 load(process, path)
                 log.passed(Stage.LOAD, "import")
                 profile = compile_call(process, arguments, gpu, log)
                 with self._lock:
-                    self._compiled[source_key(source)] = profile
+                    self._compiled[key] = profile
                 self._compile_smoke(process, gpu)
             except Rejected as rejection:
                 if rejection.stage is Stage.LOAD or rejection.outcome is Outcome.TIMEOUT:
@@ -141,49 +159,144 @@ class MeasuringJudge:
             with suppress(CandidateError, ProcessDied, DeadlineMissed):
                 process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu)
 
-    def _on_gpu(self, path: str, log: Log) -> Measurement:
-        true = self._true.get(own=2, normal=1)
+    def _prepare(self) -> None:
+        """Once, before the first candidate: which walls CUDA works behind, and in the compile cache
+        what every kernel's launch needs."""
+        with self._lock, self._lane.held():
+            if self._ready:
+                return
+            self._true_sets()
+            if reason := self._memory.same_user:
+                for wall in (USER, PROCESSES):
+                    self._servers.leave_out(wall, f"the GPU's memory is shared otherwise: {reason}")
+            with self.open_process(trusted=True) as process:
+                process.ask("prepare", COMPILE_S)
+            for wall in (FILES, NETWORK, PROCESSES, USER):
+                try:
+                    self.open_process().end()
+                    break
+                except BeamsearchError:  # one wall less, until CUDA starts
+                    self._servers.leave_out(wall, "CUDA does not start behind it")
+            self._ready = True
+
+    def walls(self) -> dict[str, str]:
+        """Wall -> why candidates do without it here, "" where it stands."""
+        self._prepare()
+        return self._servers.walls()
+
+    def _on_gpu(self, source: str, path: str, log: Log, thorough: bool) -> Measurement:
+        """Every stage on the GPU, in one process unless a foreign shape ends it. Needs the lane."""
         import torch
 
-        with self.open_process() as process:
-            try:
-                load(process, path)
-                self._run_smoke(process, log)
-                run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
-                result = time_calls(process, timed_sets(self._true, true), FIRST_CALL_S)
-                log.passed(
-                    Stage.TIMING, "events", f"{len(result.times_ms)} calls, last result right"
-                )
-            except torch.OutOfMemoryError as error:
-                reason = "takes so much GPU memory that none is left to check its results with"
-                raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
-            finally:
+        def opened() -> CandidateProcess:
+            process = self.open_process(key=source_key(source))
+            processes.append(process)
+            load(process, path)
+            return process
+
+        true = self._true_sets()  # before a candidate has any of the memory
+        processes: list[CandidateProcess] = []
+        sound = False
+        try:
+            process, elsewhere = self._run_smoke(opened(), opened, log)
+            run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+            if elsewhere is not None:
+                # What failed there may be the values, not the shape: all of them at the true ones.
+                known = {inputs.label for inputs in true}
+                every = self._true.draw(len(ORDER))
+                more = [inputs for inputs in every if inputs.label not in known]
+                run_sets(process, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+                log.specialised(Stage.OTHER_SHAPES, "shrunk shapes", elsewhere.reason)
+            check_determinism(process, self._true, true[0], log, GPU_CALL_S)
+            measurement = self._visit.measure(process, source, self._true, true, log)
+            if thorough:
+                self._try_elsewhere(process, opened, log)
+            else:
+                log.not_checked.append(NOT_IN_A_RUN)
+            sound = log.reach is Reach.GENERAL
+        except torch.OutOfMemoryError as error:
+            reason = "takes so much GPU memory that none is left to check its results with"
+            raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
+        finally:
+            for process in processes:
                 process.end()
                 log.output.append(process.output)
-        return self._measurement(result.times_ms)
+            if not sound:
+                self._mend()
+        return measurement
 
-    def _run_smoke(self, process: CandidateProcess, log: Log) -> None:
-        """Shrunk shapes first; a kernel that raises there may be made for the true ones."""
+    def _true_sets(self) -> list[InputSet]:
+        """Those every candidate is run on. Raises ProblemError where they do not fit on the GPU."""
+        import torch
+
+        try:
+            return self._true.draw(TRUE_SETS)
+        except torch.OutOfMemoryError as error:
+            raise ProblemError(
+                f"{self._problem.name} does not fit on this GPU with its oracle in float32: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
+    def _mend(self) -> None:
+        """After a candidate that was not right everywhere: it may have written anywhere."""
+        for sets in (self._smoke, self._true):
+            if sets is not None:
+                sets.mend()
+
+    def _run_smoke(
+        self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
+    ) -> tuple[CandidateProcess, Rejected | None]:
+        """Shrunk shapes first: the process to go on with, and what was not right there.
+
+        A kernel that raises there, crashes or computes something else may be made for the true
+        shapes alone, and those decide. One that never ends is refused.
+        """
         if self._smoke is None:
             log.not_checked.append(self._no_smoke)
-            return
-        sets = self._smoke.get(own=1, normal=1)
+            return process, None
+        try:
+            sets = self._smoke.draw(len(DISTRIBUTIONS), DISTRIBUTIONS)
+        except ProblemError as error:
+            log.not_checked.append(f"shrunk shapes: {error}")
+            return process, None
         try:
             run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S)
         except Rejected as rejection:
-            if not rejection.raised:
+            if rejection.outcome in (Outcome.TIMEOUT, Outcome.INVALID):
                 raise
-            log.failed(
-                Stage.SMOKE,
-                "shrunk shapes",
-                f"specialised to its own shapes: {rejection.reason}",
-            )
+            reason = f"the true shapes decide: {rejection.reason}"
+            log.reported(Stage.SMOKE, "shrunk shapes", False, reason)
+            process = alive(process, rejection, again)
+            self._mend()
+            return process, rejection
+        log.reach = Reach.GENERAL
+        return process, None
+
+    def _try_elsewhere(
+        self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
+    ) -> None:
+        """Shapes and layouts that are only told."""
+        if self._elsewhere is None:
+            self._elsewhere = [
+                (label, InputSets(problem, self._true.device, self._memory, self._seed))
+                for label, problem in other_shapes(self._problem)
+            ]
+        process = try_other_shapes(process, again, self._elsewhere, log, GPU_CALL_S)
+        if self._smoke is not None:
+            try_layouts(process, again, self._smoke, log, GPU_CALL_S)
+
+    def _check_memory(self, path: str, log: Log) -> None:
+        """compute-sanitizer, at shrunk shapes where the kernel takes them and at the true ones."""
+        problems = [("the true shapes", self._problem)]
+        if self._smoke is not None and log.reach is Reach.GENERAL:
+            problems.insert(0, ("shrunk shapes", self._smoke.problem))
+        check_memory(problems, path, self._device, self._scratch, log)
 
     def open_process(self, **options: Any) -> CandidateProcess:
         """A process with a CUDA context and no candidate in it yet. Needs the lane."""
         process = self._servers.fork("normal", limit_memory=False, **options)
         try:
-            process.ask("open", OPEN_S, device=self._device, l2_bytes=self._l2_bytes)
+            process.ask("open", OPEN_S, device=self._device, l2_bytes=self._visit.l2_bytes)
         except (CandidateError, ProcessDied, DeadlineMissed) as error:
             process.end()
             raise BeamsearchError(
@@ -192,24 +305,18 @@ class MeasuringJudge:
             ) from error
         return process
 
-    def _measurement(self, times_ms: list[float]) -> Measurement:
-        return to_measurement(times_ms, self.device_name, self._uuid, self._visit)
-
     def compare(self, subjects: list[Subject]) -> Comparison:
         """Times of several subjects, interleaved."""
+        self._prepare()
         with self._lane.held():
-            true = self._true.get(own=2, normal=1)
-            comparer = Comparer(self._problem, timed_sets(self._true, true), self._scratch)
-            times, failed = comparer.run(subjects, self.open_process)
-        return Comparison(
-            measurements={name: self._measurement(value) for name, value in times.items()},
-            failed=failed,
-        )
+            true = self._true_sets()
+            return self._visit.compare(subjects, self._true, true, self._scratch, self.open_process)
 
     def close(self) -> None:
         """Give the GPU's memory back; the fork servers must have ended."""
         with self._lane.held():
-            for sets in (self._smoke, self._true):
+            elsewhere = [sets for _, sets in self._elsewhere or []]
+            for sets in (self._smoke, self._true, *elsewhere):
                 if sets is not None:
                     sets.close()
 
@@ -252,11 +359,3 @@ class MeasuringJudge:
         if key not in self._compiled:
             raise KernelError("cannot be profiled: " + "; ".join(log.not_checked))
         return self._compiled[key]
-
-
-def timed_sets(sets: InputSets, true: list[InputSet]) -> TimedSets:
-    """Two sets of the problem's own distribution where they prove something, else what does."""
-    own = [inputs for inputs in true if inputs.distribution == "own"]
-    chosen = (own if len(own) >= 2 else true)[:2]
-    names = [f"{Stage.TRUE_SHAPES.value} {inputs.label}" for inputs in chosen]
-    return TimedSets(sets, chosen, names)

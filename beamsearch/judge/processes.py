@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from typing import Any, Literal
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge import protocol
 from beamsearch.judge.protocol import Gone
+from beamsearch.judge.walls import FILES, FIRST_UID, NETWORK, PROCESSES, bubblewrap
 
 Mode = Literal["normal", "interpreter"]
 
@@ -36,6 +37,12 @@ _KEPT = re.compile(
     r"|XDG_CACHE_HOME|(LC|CUDA|NVIDIA|NCCL|TRITON|TORCH|TORCHINDUCTOR|PYTORCH|OMP|MKL)_\w+"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+
+
+COMMON = "common"
+"""Name of the compile cache that only trusted processes write; others begin with a copy."""
+USERS_EACH = 10_000
+"""User ids for the candidates of one judge."""
 
 
 class ProcessDied(Exception):
@@ -77,8 +84,10 @@ def scrubbed_environment() -> dict[str, str]:
 class ForkServers:
     """The processes that candidates are forked from: one per mode, started when first needed."""
 
-    def __init__(self, scratch: Path, *, interpreter: bool) -> None:
+    def __init__(self, scratch: Path, *, interpreter: bool, bare: bool = False) -> None:
         self._scratch = scratch
+        self._wrapping = [] if bare else bubblewrap(scratch, self._around)
+        self._bare: ForkServers | None = None
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
         self._controls: dict[Mode, socket.socket] = {}
         self._locks: dict[Mode, threading.Lock] = {mode: threading.Lock() for mode in self._modes}
@@ -87,6 +96,9 @@ class ForkServers:
         self._generation = 0
         self._count = 0
         self._closed = False
+        self._users: dict[str, int] = {}
+        self._without: dict[str, str] = {}
+        self._missing: dict[str, str] | None = None
 
     @property
     def closed(self) -> bool:
@@ -105,7 +117,7 @@ class ForkServers:
         log = (self._scratch / "server.log").open("ab")
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "beamsearch.judge.server"),
+                *(*self._wrapping, sys.executable, "-m", "beamsearch.judge.server"),
                 *(str(fds["normal"]), str(fds.get("interpreter", -1))),
             ],
             env=scrubbed_environment(),
@@ -135,8 +147,64 @@ class ForkServers:
             except (OSError, Gone) as error:
                 raise Gone(f"the fork server does not answer: {error}") from error
 
+    def leave_out(self, wall: str, reason: str) -> None:
+        """Build this wall around no candidate from now on."""
+        self._without[wall] = reason
+        self._missing = None
+
+    def walls(self) -> dict[str, str]:
+        """Wall -> why candidates do without it here, "" where it stands."""
+        if self._missing is None:
+            folder = self._scratch / "processes" / "walls"
+            folder.mkdir(parents=True, exist_ok=True)
+            self.start()
+            asked = {"op": "walls", "walls": self._plan(str(folder), None)}
+            try:
+                self._missing = self._ask("normal", asked)["missing"]
+            except Gone as error:
+                raise ServerLost(str(error)) from error
+        return dict(self._missing)
+
+    def _plan(self, folder: str, key: str | None) -> dict[str, Any]:
+        """The walls of a process with this folder. One source, one user: its processes share a
+        compile cache, which another source's could otherwise poison."""
+        own, needed = [folder], []
+        if key is not None:
+            own.append(str(self._cache(key)))
+            needed.append(str(self._scratch / "sources" / key))
+        number = self._users.setdefault(key or folder, len(self._users))
+        return {
+            "own": own,
+            "needed": [place for place in needed if Path(place).is_dir()],
+            "hidden": [str(self._scratch), *self._around],
+            "uid": FIRST_UID + os.getpid() % USERS_EACH * USERS_EACH + number % USERS_EACH,
+            "without": self._without,
+            "standing": [NETWORK, FILES, PROCESSES] if self._wrapping else [],
+        }
+
+    @property
+    def _around(self) -> list[str]:
+        """The folder around the scratch folder, where that is a run's, with its seed in it."""
+        return [str(self._scratch.parent)] if self._scratch.name == ".scratch" else []
+
+    def _cache(self, key: str) -> Path:
+        """The compile cache of a source; begun with what every kernel needs."""
+        folder = self._scratch / "triton-cache" / key
+        if not folder.exists():
+            common = self._scratch / "triton-cache" / COMMON
+            if common.is_dir():
+                shutil.copytree(common, folder, dirs_exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def fork(self, mode: Mode, **options: Any) -> CandidateProcess:
-        """A new candidate process. Raises BeamsearchError where none can be had."""
+        """A new candidate process. Raises BeamsearchError where none can be had.
+
+        Options: `key` of the source that it will import; `trusted`, for PyTorch's own code, which
+        gets no walls; `env`, `limit_memory` and `file_bytes`.
+        """
+        if options.get("trusted") and self._wrapping:
+            return self._without_wrapping().fork(mode, **options)
         self.start()
         for attempt in (1, 2):
             generation = self._generation
@@ -154,6 +222,15 @@ class ForkServers:
                 self._restart(generation)
         raise AssertionError
 
+    def _without_wrapping(self) -> ForkServers:
+        """A server of its own for trusted processes, which write where candidates must not."""
+        with self._start_lock:
+            if self._bare is None:
+                folder = self._scratch / "trusted"
+                folder.mkdir(parents=True, exist_ok=True)
+                self._bare = ForkServers(folder, interpreter=False, bare=True)
+            return self._bare
+
     def _restart(self, generation: int) -> None:
         with self._start_lock:
             if generation == self._generation:
@@ -164,6 +241,8 @@ class ForkServers:
         self,
         mode: Mode,
         *,
+        key: str | None = None,
+        trusted: bool = False,
         env: Mapping[str, str] | None = None,
         limit_memory: bool = True,
         file_bytes: int = FILE_BYTES,
@@ -180,9 +259,11 @@ class ForkServers:
                 "output": str(folder / "output.txt"),
                 "env": {
                     "TMPDIR": str(folder),
-                    "TRITON_CACHE_DIR": str(self._scratch / "triton-cache"),
+                    "TRITON_CACHE_DIR": str(self._cache(COMMON if key is None else key)),
+                    **({} if trusted else {"HOME": str(folder)}),
                     **(env or {}),
                 },
+                "walls": None if trusted else self._plan(str(folder), key),
                 "data_bytes": DATA_BYTES if limit_memory else None,
                 "file_bytes": file_bytes,
             }
@@ -221,6 +302,8 @@ class ForkServers:
         self._closed = True
         with self._start_lock:
             self._stop()
+            if self._bare is not None:
+                self._bare.close()
 
 
 class CandidateProcess:
@@ -241,6 +324,7 @@ class CandidateProcess:
         self._pid = pid
         self._link: socket.socket | None = link
         self._folder = folder
+        self._handed_over: set[int] = set()
         self.output = ""
 
     def __enter__(self) -> CandidateProcess:
@@ -254,8 +338,16 @@ class CandidateProcess:
         assert self._link is not None
         deadline = time.monotonic() + timeout_s
         try:
-            protocol.send(self._link, {"op": op, **arguments})
-            answer = protocol.receive(self._link, deadline)
+            for places in self._not_handed_over(arguments.get("storages", [])):
+                fds = [place["fd"] for place in places]
+                protocol.send(self._link, {"op": "map", "places": places}, fds)
+                answer = protocol.receive(self._link, deadline)
+                if "error" in answer:
+                    break
+                self._handed_over.update(place["id"] for place in places)
+            else:
+                protocol.send(self._link, {"op": op, **arguments})
+                answer = protocol.receive(self._link, deadline)
         except TimeoutError as error:
             raise DeadlineMissed(f"no answer within {timeout_s:g} s") from error
         except Gone as error:
@@ -267,6 +359,18 @@ class CandidateProcess:
             details["message"] = self.clean(str(details.get("message", "")))
             raise CandidateError(details)
         return answer
+
+    def _not_handed_over(self, places: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+        """Memory with a descriptor that this process does not have yet, by the messageful."""
+        new = {
+            place["id"]: place
+            for place in places
+            if "fd" in place and place["id"] not in self._handed_over
+        }
+        remaining = list(new.values())
+        while remaining:
+            yield remaining[: protocol.MAX_DESCRIPTORS]
+            remaining = remaining[protocol.MAX_DESCRIPTORS :]
 
     def _how_it_died(self, gone: str) -> str:
         status = self.end()
@@ -294,7 +398,8 @@ class CandidateProcess:
         self._link.close()
         self._link = None
         status = self._servers.end(self._mode, self._generation, self._pid)
-        self.output = self.clean(_tail(self._folder / "output.txt", OUTPUT_TAIL))
+        # Cleaned before it is cut, so that what is kept depends on no folder's name.
+        self.output = self.clean(_tail(self._folder / "output.txt", 2 * OUTPUT_TAIL))[-OUTPUT_TAIL:]
         shutil.rmtree(self._folder, ignore_errors=True)
         return status
 

@@ -166,16 +166,15 @@ def test_endless_kernel_ends_at_its_deadline_with_all_it_started(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(verify, "COMPILE_S", 3.0)
-    mark = tmp_path / "pids"
+    mark = f"loop of {tmp_path}"
     endless = variant(
         HOST,
         HOST
         + f"""
     import os, subprocess, sys
-    loop = [sys.executable, '-c', 'while True: pass']
+    loop = [sys.executable, '-c', 'while True: pass', {mark!r}]
     for own_session in (False, True):
-        child = subprocess.Popen(loop, start_new_session=own_session)
-        open({str(mark)!r}, 'a').write(f'{{child.pid}} ')
+        subprocess.Popen(loop, start_new_session=own_session)
     print('flood ' * 1000, flush=True)
     while True: pass
 """,
@@ -187,8 +186,7 @@ def test_endless_kernel_ends_at_its_deadline_with_all_it_started(
     assert time.monotonic() - began < 8
     assert verdict.output.endswith("flood")
     assert len(verdict.output) <= 4000
-    for pid in mark.read_text().split():
-        assert not Path(f"/proc/{pid}").exists()
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in path.read_text()]
     assert judge(SCALE_KERNEL).verdict.correct
 
 
@@ -225,16 +223,16 @@ def test_slots_work_side_by_side(executor: LocalExecutor) -> None:
 
 
 def test_problem_whose_outputs_hide_in_their_rounding_uses_other_inputs(tmp_path: Path) -> None:
-    """Every output is a million in bfloat16, whatever is computed, on normal inputs too."""
+    """Every output is 1e12 in bfloat16, whatever is computed, on large inputs too."""
     problem = write_problem(
         tmp_path,
         "import torch\nDTYPE = torch.bfloat16\nM = 3\nK = 4096\n"
-        "class Model(torch.nn.Module):\n    def forward(self, A, B):\n        return A @ B + 1e6\n"
+        "class Model(torch.nn.Module):\n    def forward(self, A, B):\n        return A @ B + 1e12\n"
         "def get_inputs():\n    return [torch.rand(M, K), torch.rand(K, 1)]\n"
         "def get_init_inputs():\n    return []\n",
         "hidden",
     )
-    kernel = "def kernel_function(A, B):\n    return A @ B + 1e6\n"
+    kernel = "def kernel_function(A, B):\n    return A @ B + 1e12\n"
     executor = LocalExecutor(
         problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path / "scratch", seed=0
     )
