@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from beamsearch.errors import KernelError
 from beamsearch.judge.compare import compare
 from beamsearch.judge.inputs import Expected, Handout, InputSet, InputSets
-from beamsearch.judge.policy import disallowed
+from beamsearch.judge.policy import disallowed, doubts, works_elsewhere
 from beamsearch.judge.processes import (
     CandidateError,
     CandidateProcess,
@@ -113,7 +113,8 @@ def check_policy(source: str, log: Log) -> None:
     reason = disallowed(source)
     if reason:
         raise Rejected(Outcome.DISALLOWED, Stage.POLICY, reason)
-    log.passed(Stage.POLICY, "source", "parses and has an entry point")
+    told = ["parses and has an entry point", *doubts(source)]
+    log.passed(Stage.POLICY, "source", "; ".join(told))
 
 
 def guarded(stage: Stage, what: str, action: Callable[[], Answer]) -> Answer:
@@ -187,6 +188,9 @@ def compile_call(
     )
     profile = parsed(Profile, answer.get("profile"), Stage.COMPILE)
     log.code_fingerprint = fingerprint_of(profile)
+    reason = works_elsewhere(profile)
+    if reason:
+        raise Rejected(Outcome.DISALLOWED, Stage.COMPILE, f"{what}: {reason}")
     launches = len(profile.launches)
     log.passed(Stage.COMPILE, "true shapes", f"{launches} launch{'es' * (launches != 1)}")
     return profile
