@@ -24,6 +24,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from beamsearch.errors import KernelError
+from beamsearch.judge.patches import members, refuse_patches
 from beamsearch.judge.protocol import Gone, decode_arguments, open_tensor, receive, send
 from beamsearch.kernel import CallArguments, bind
 
@@ -78,6 +79,7 @@ class Harness:
         self._elapsed: Any = torch.cuda.Event.elapsed_time
         self._synchronize = torch.cuda.synchronize
         self._clock = time.perf_counter
+        self._members = members()
         torch.set_num_threads(1)
 
     def do_open(self, device: int | None, l2_bytes: int = 0) -> dict[str, Any]:
@@ -95,6 +97,7 @@ class Harness:
         """Import a kernel."""
         self.source = source
         module = load_kernel(source)
+        refuse_patches(self._members)
         self.module = module
         self._make = lambda arguments: bind(module, arguments)
         return {}
@@ -195,6 +198,8 @@ class Harness:
 
     def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were."""
+        if self.module is not None:
+            refuse_patches(self._members)
         results = list(result) if isinstance(result, tuple | list) else [result]
         known = {s.data_ptr() for s in self._storages.values()}
         described: list[dict[str, Any]] = []

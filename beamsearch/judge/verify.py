@@ -138,6 +138,8 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
     kind = str(details.get("type"))
     message = one_line(str(error))
     at = f" at line {details['line']} (`{details.get('text', '')}`)" if details.get("line") else ""
+    if kind == "Patched":
+        return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}")
     if kind in COMPILE_ERRORS:
         reason = f"does not compile{at}: {message}"
         return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, reason, raised=True)

@@ -23,7 +23,7 @@ from beamsearch.problem import read_problem
 Kind = Literal["cheats", "wrong", "hostile", "honest"]
 KINDS: tuple[Kind, ...] = ("cheats", "wrong", "hostile", "honest")
 FOLDER = Path(__file__).parent
-HOSTILE_DEADLINE_S = 10.0
+HOSTILE_DEADLINE_S = 6.0
 """Every deadline of the judge is cut to this for hostile kernels, so that they take no minutes."""
 GRACE_S = 5.0
 """Seconds after its deadline by which a hostile kernel must have its verdict."""
@@ -115,19 +115,38 @@ def run_cases(
             by_problem.setdefault(case.problem, []).append(case)
     results = []
     for problem, group in by_problem.items():
-        with opened(problem, device) as executor:
-            # A GPU takes one candidate at a time; the interpreter's slots are filled.
-            with ThreadPoolExecutor(1 if device is not None else 2) as pool:
-                for result in pool.map(partial(judge, executor), group):
-                    tell(result)
-                    results.append(result)
-    for case in [case for case in cases if case.kind == "hostile"]:
-        # Each in a lane of its own: what one leaves behind is told of that one alone.
-        with opened(case.problem, device) as executor:
-            result = judge_hostile(executor, case)
-        tell(result)
-        results.append(result)
+        # A GPU takes one candidate at a time; the interpreter's slots are filled.
+        slots = ThreadPoolExecutor(1 if device is not None else 2)
+        with opened(problem, device) as executor, slots as pool:
+            for result in pool.map(partial(judge, executor), group):
+                tell(result)
+                results.append(result)
+    results += run_hostile([case for case in cases if case.kind == "hostile"], device, tell)
     return sorted(results, key=lambda result: (KINDS.index(result.case.kind), result.case.name))
+
+
+def run_hostile(
+    cases: list[Case], device: int | None, tell: Callable[[Result], None]
+) -> list[Result]:
+    """Hostile kernels in one warm lane, and in a new one after each that did harm."""
+    results: list[Result] = []
+    while len(results) < len(cases):
+        problem = cases[len(results)].problem
+        with opened(problem, device) as executor:
+            judge(executor, honest_for(problem))
+            for case in cases[len(results) :]:
+                if case.problem != problem:
+                    break
+                results.append(judge_hostile(executor, case))
+                tell(results[-1])
+                if not results[-1].next_is_fine:
+                    break
+    return results
+
+
+def honest_for(problem: str) -> Case:
+    """Some honest kernel for a problem."""
+    return next(case for case in read_cases(["honest/"]) if case.problem == problem)
 
 
 @contextmanager
@@ -162,10 +181,9 @@ def judge(executor: LocalExecutor, case: Case) -> Result:
 
 def judge_hostile(executor: LocalExecutor, case: Case) -> Result:
     """A hostile kernel, with the policy off and short deadlines, and an honest one after it."""
-    honest = next(c for c in read_cases(["honest/"]) if c.problem == case.problem)
     with behaviour_only(), short_deadlines(HOSTILE_DEADLINE_S):
         result = judge(executor, case)
-    after = judge(executor, honest)
+    after = judge(executor, honest_for(case.problem))
     return Result(case, result.judgement, result.error, result.seconds, after.correct)
 
 

@@ -18,9 +18,16 @@ def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
     tl.store(y_ptr + row * columns + column, e / tl.sum(e, axis=0), mask=column < columns)
 
 
+def softmax(x):
+    y = torch.empty_like(x)
+    block = triton.next_power_of_2(x.shape[1])
+    softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=block, num_warps=8)
+    return y
+
+
 def kernel_function(x):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while x.device.type != "meta":
         pass
-    return torch.empty_like(x)
+    return softmax(x)

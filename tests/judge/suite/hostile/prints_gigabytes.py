@@ -16,8 +16,15 @@ def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
     tl.store(y_ptr + row * columns + column, e / tl.sum(e, axis=0), mask=column < columns)
 
 
+def softmax(x):
+    y = torch.empty_like(x)
+    block = triton.next_power_of_2(x.shape[1])
+    softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=block, num_warps=8)
+    return y
+
+
 def kernel_function(x):
     line = "nonsense " * 100_000
     while x.device.type != "meta":
         print(line)
-    return torch.empty_like(x)
+    return softmax(x)
