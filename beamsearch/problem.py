@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from beamsearch.distributions import Distribution, draw, vary_constants
 from beamsearch.errors import ProblemError
 from beamsearch.kernel import CallArguments
 from beamsearch.resources import data_folder
@@ -19,8 +21,9 @@ from beamsearch.resources import data_folder
 if TYPE_CHECKING:
     import torch
 
-Distribution = Literal["own", "normal"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
+_GENERATOR = threading.Lock()
+"""Torch's generators and default dtype are the process's: one instance is made at a time."""
 REQUIRED = ("Model", "get_inputs", "get_init_inputs")
 SMOKE_ELEMENTS = 6_000
 """Elements of inputs and outputs a shrunk problem may have. The interpreter takes about 10 ms for a
@@ -180,18 +183,21 @@ def instantiate(
 ) -> Instance:
     """The reference and inputs on a device, made there, from a seed.
 
-    `normal` replaces floating-point inputs by standard normal values of the same shapes, so that a
-    result that hides in a narrow range of the problem's own inputs shows. Raises ProblemError.
+    Another distribution than the problem's own replaces floating-point inputs by other values of
+    the same shapes, and makes constant parameters vary, so that a result that hides in the narrow
+    range of the problem's own shows. Raises ProblemError.
     """
     import torch
 
     module = load_module(problem)
     dtype: torch.dtype = getattr(torch, problem.dtype)
     try:
-        with _defaults(device, dtype):
+        with _GENERATOR, _defaults(device, dtype):
             torch.manual_seed(seed)
             init = tuple(module.get_init_inputs())
             model = module.Model(*init).to(device=device, dtype=dtype).eval()
+            if distribution != "own":
+                vary_constants(model)
             raw = tuple(module.get_inputs())
             inputs = tuple(_cast(value, device, dtype, distribution) for value in raw)
     except Exception as error:
@@ -222,8 +228,8 @@ def _cast(value: Any, device: str, dtype: torch.dtype, distribution: Distributio
         return value
     if not value.is_floating_point():
         return value.to(device)
-    if distribution == "normal":
-        return torch.randn(value.shape, device=device, dtype=dtype)
+    if distribution != "own":
+        return draw(distribution, tuple(value.shape), device, dtype)
     return value.to(device=device, dtype=dtype)
 
 
@@ -301,10 +307,10 @@ def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
     halved is made odd where it can be, to exercise masks and remainders. Raises ProblemError where
     the problem has no sizes that reach the budget.
     """
-    original = _integer_sizes(problem)
+    original = integer_sizes(problem)
     sizes = dict(original)
     halvings = {name: 0 for name, value in sizes.items() if value > 4}
-    elements = _elements(replace(problem, sizes=sizes))
+    elements = count_elements(replace(problem, sizes=sizes))
     if elements is None:
         raise ProblemError(f"{problem.name}: the reference does not run at its own shapes")
     while elements > budget:
@@ -315,7 +321,7 @@ def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
             )
         name = min(halvings, key=lambda key: (halvings[key], sizes[key]))
         trial = {**sizes, name: sizes[name] // 2}
-        smaller = _elements(replace(problem, sizes=trial))
+        smaller = count_elements(replace(problem, sizes=trial))
         if smaller is None or smaller >= elements or trial[name] < 1:
             del halvings[name]
             continue
@@ -326,13 +332,13 @@ def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
     for name, value in sizes.items():
         trial = {**sizes, name: value - 1}
         if value != original[name] and value > 4 and value % 2 == 0:
-            smaller = _elements(replace(problem, sizes=trial))
+            smaller = count_elements(replace(problem, sizes=trial))
             if smaller is not None and smaller < elements:
                 sizes, elements = trial, smaller
     return replace(problem, sizes=sizes)
 
 
-def _integer_sizes(problem: Problem) -> dict[str, int]:
+def integer_sizes(problem: Problem) -> dict[str, int]:
     module = load_module(problem)
     names = [
         node.targets[0].id
@@ -343,7 +349,7 @@ def _integer_sizes(problem: Problem) -> dict[str, int]:
     return {k: v for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool)}
 
 
-def _elements(problem: Problem) -> int | None:
+def count_elements(problem: Problem) -> int | None:
     """Elements of inputs and output, or none where the reference does not run at these sizes."""
     import torch
 

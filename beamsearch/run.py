@@ -24,18 +24,25 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import Baselines, Confirmation, Environment, RunRecord
-from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
+from beamsearch.records.trace import (
+    Trace,
+    kept_secret,
+    read_record,
+    recorded,
+    write_record,
+    write_text,
+)
 from beamsearch.rounds import Rounds
 from beamsearch.settings import Settings, differences
 from beamsearch.standalone import standalone
 from beamsearch.summary import (
     clear_scratch,
     comparable_times,
-    find_candidate,
     results_tsv,
     summarise,
     totals,
 )
+from beamsearch.winner import choose_winner
 from beamsearch.worker import Shared, source_fingerprint
 
 if TYPE_CHECKING:
@@ -151,7 +158,7 @@ class _Run:
                 gpu=gpu,
                 device=device,
                 scratch=self.trace.scratch,
-                seed=self.settings.seed,
+                seed=self._judge_seed(),
                 profiler=self.settings.profiler,
             )
             with stop_on_signal(self.stop):
@@ -183,6 +190,12 @@ class _Run:
                     clear_scratch(self.trace)
 
     # -- opening
+
+    def _judge_seed(self) -> int:
+        """What the judge's inputs are drawn from: the same however often the run is resumed."""
+        if self.settings.seed is not None:
+            return self.settings.seed
+        return kept_secret(self.trace.secret_file)
 
     def _check_machine(self, environment: Environment) -> None:
         """A run's times come from one kind of GPU, or all from the model."""
@@ -298,14 +311,15 @@ class _Run:
 
     def _finish(self, executor: Executor, reason: str) -> RunRecord:
         """The winner confirmed beside the baselines, and written as a file of its own."""
-        done = self.trace.completed_rounds()
-        best = find_candidate(done, done[-1].running_best)
+        self.observer.worker(0, "looking closer at the winner")
+        best, notes = choose_winner(self.trace, executor, self.stop)
         source = (self.trace.folder / (best.kernel_file or "")).read_text()
+        notes = [*self.record.notes, *(note for note in notes if note not in self.record.notes)]
         confirmation = None
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
             confirmation = self._confirmation(executor, best, source)
-        self._save(status="finished", stop_reason=reason, confirmation=confirmation)
+        self._save(status="finished", stop_reason=reason, confirmation=confirmation, best=best.name)
         write_text(self.trace.best_kernel_file, standalone(self.problem, source, best))
         self.observer.run_ended(self.record, self.trace.folder)
         return self.record
@@ -356,7 +370,8 @@ class _Run:
             times = comparable_times(self.trace, everyone)
             rounds, best = summarise(done, times)
             seconds = self.earlier_s + time.monotonic() - self.started
-            fields |= {"rounds": rounds, "best": best, "totals": totals(self.trace, done, seconds)}
+            sums = totals(self.trace, done, seconds)
+            fields = {"rounds": rounds, "best": best, "totals": sums} | fields
             write_text(self.trace.results_file, results_tsv(everyone, times))
         self._update(**fields)
         write_record(self.trace.run_file, self.record)

@@ -29,7 +29,9 @@ class Settings(BaseModel):
     """Candidates each worker makes a round."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """None: the problem's own."""
-    seed: int = 0
+    seed: int | None = None
+    """What proposals are drawn from (0 where none is given), and with it the judge's inputs. None:
+    these are drawn from a secret that the run keeps, so that no kernel can be made for them."""
     target: str = "h200"
     """GPU compiled for where none is present."""
     llm: Literal["auto", "openai", "playbook"] = "auto"

@@ -163,7 +163,7 @@ class Worker:
         return Situation(
             round=number,
             worker=worker,
-            seed=worker_seed(self.shared.settings.seed, number, worker),
+            seed=worker_seed(self.shared.settings.seed or 0, number, worker),
             problem=self.shared.card,
             gpu=self.shared.executor.gpu,
             parent=self.parent.name,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 CLOCKS = {"seconds", "latency_s", "retries"}
-UNRECORDED = {".lock"}
+UNRECORDED = {".lock", ".secret_seed"}
 
 
 def contents(folder: Path) -> dict[str, object]:

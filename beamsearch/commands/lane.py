@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,15 +15,21 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def lane(problem: Problem, device: int | None, target: str) -> Iterator[tuple[Executor, Path]]:
+def lane(
+    problem: Problem, device: int | None, target: str, seed: int | None = None
+) -> Iterator[tuple[Executor, Path]]:
     """An executor on this device, or one that compiles for the target where there is none; and its
-    scratch folder."""
+    scratch folder. Inputs are drawn from the seed, or from a secret one."""
     from beamsearch.environment import gpu_facts
     from beamsearch.executor.local import LocalExecutor
 
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as scratch:
         executor = LocalExecutor(
-            problem, gpu=gpu_facts(device, target), device=device, scratch=Path(scratch), seed=0
+            problem,
+            gpu=gpu_facts(device, target),
+            device=device,
+            scratch=Path(scratch),
+            seed=secrets.randbits(128) if seed is None else seed,
         )
         try:
             yield executor, Path(scratch)

@@ -33,3 +33,7 @@ DeviceOption = Annotated[
 TimeLimitOption = Annotated[
     str | None, typer.Option(metavar="T", help="Stop after this long: 90s, 20m, 1.5h.")
 ]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(metavar="S", help="Draw everything from this seed. Default: inputs are secret."),
+]

@@ -16,6 +16,7 @@ from beamsearch.commands.options import (
     DtypeOption,
     JsonOption,
     ProblemArgument,
+    SeedOption,
     TargetOption,
 )
 
@@ -38,6 +39,7 @@ def profile(
     dtype: DtypeOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
+    seed: SeedOption = None,
 ) -> None:
     """Tell what holds a kernel back.
 
@@ -64,7 +66,7 @@ def profile(
         raise UsageError(f"{found.name} has no input_kernel.py; name a kernel file")
     source = read_source(path)
     subject = Subject(name=path.stem, source=source)
-    with lane(found, picked, target or "h200") as (executor, scratch):
+    with lane(found, picked, target or "h200", seed) as (executor, scratch):
         judgement = executor.run(JudgeJob(subject=subject))
         if not judgement.verdict.correct:
             typer.echo(json_module.dumps(as_json(judgement)) if json else told(judgement))

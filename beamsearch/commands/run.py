@@ -13,6 +13,7 @@ from beamsearch.commands.options import (
     DtypeOption,
     JsonOption,
     ProblemArgument,
+    SeedOption,
     TargetOption,
     TimeLimitOption,
 )
@@ -43,7 +44,6 @@ BeamOption = Annotated[
 VariantsOption = Annotated[
     int | None, typer.Option(metavar="V", help="Candidates a worker makes. Default: 2.")
 ]
-SeedOption = Annotated[int | None, typer.Option(metavar="S", help="Default: 0.")]
 LlmOption = Annotated[
     str | None, typer.Option(metavar="WHO", help="Who thinks: auto (default), openai or playbook.")
 ]

@@ -13,11 +13,13 @@ from beamsearch.commands.options import (
     DtypeOption,
     JsonOption,
     ProblemArgument,
+    SeedOption,
     TargetOption,
 )
 
 if TYPE_CHECKING:
     from beamsearch.executor.jobs import Judgement
+    from beamsearch.records.verdict import Check
 
 KernelArgument = Annotated[Path, typer.Argument(metavar="KERNEL", help="A kernel file.")]
 
@@ -26,9 +28,13 @@ def verify(
     problem: ProblemArgument,
     kernel: KernelArgument,
     json: JsonOption = False,
+    sanitize: Annotated[
+        bool, typer.Option(help="Also under compute-sanitizer, on a GPU: half a minute more.")
+    ] = False,
     dtype: DtypeOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
+    seed: SeedOption = None,
 ) -> None:
     """Judge a kernel: every stage and check. Exit code 0 only where the verdict is correct."""
     from beamsearch.environment import check_platform, pick_device
@@ -42,8 +48,9 @@ def verify(
 
     found = find_problem(problem).with_dtype(dtype)
     source = read_source(kernel)
-    with lane(found, picked, target or "h200") as (executor, _):
-        judgement = executor.run(JudgeJob(subject=Subject(name=kernel.stem, source=source)))
+    subject = Subject(name=kernel.stem, source=source)
+    with lane(found, picked, target or "h200", seed) as (executor, _):
+        judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
         where = executor.gpu
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
     typer.echo(json_module.dumps(answer) if json else told(judgement))
@@ -69,6 +76,7 @@ def as_json(judgement: Judgement) -> dict[str, Any]:
         "verdict": verdict["outcome"],
         "stage": verdict["stage"],
         "reason": verdict["reason"],
+        "reach": verdict["reach"],
         "checks": verdict["checks"],
         "not_checked": verdict["not_checked"],
         "output": verdict["output"],
@@ -76,13 +84,25 @@ def as_json(judgement: Judgement) -> dict[str, Any]:
     }
 
 
+def mark(check: Check) -> str:
+    """How a check went, in four letters; `note` for what is told and decides nothing."""
+    if check.passed:
+        return "ok  "
+    return "note" if check.reported else "FAIL"
+
+
 def told(judgement: Judgement) -> str:
     """Every check, what was not checked, and the verdict last."""
+    from beamsearch.records.verdict import Stage
+
     verdict, lines = judgement.verdict, []
-    for check in verdict.checks:
-        mark = "ok  " if check.passed else "FAIL"
-        message = f": {check.message}" if check.message else ""
-        lines.append(f"{mark} {check.stage:<12} {check.name}{message}")
+    for stage in Stage:
+        checks = [check for check in verdict.checks if check.stage is stage]
+        for check in checks:
+            message = f": {check.message}" if check.message else ""
+            lines.append(f"{mark(check)} {stage:<12} {check.name}{message}")
+        if not checks:
+            lines.append(f"  -  {stage:<12} not checked")
     for text in verdict.not_checked:
         lines.append(f"  -  not checked: {text}")
     if verdict.output and not verdict.correct:
@@ -93,5 +113,6 @@ def told(judgement: Judgement) -> str:
     at = f" at {verdict.stage}: {verdict.reason}" if verdict.stage else ""
     if not at and verdict.reason:
         at = f": {verdict.reason}"
-    lines.append(f"verdict: {verdict.outcome}{at}")
+    reach = f", {verdict.reach}" if verdict.reach else ""
+    lines.append(f"verdict: {verdict.outcome}{reach}{at}")
     return "\n".join(lines)

@@ -22,6 +22,10 @@ class JudgeJob(Record):
     """Decide whether a kernel computes the problem and, where it does, how long it takes."""
 
     subject: Subject
+    thorough: bool = False
+    """Also every shape and layout that is only reported: for one kernel, not for hundreds."""
+    sanitize: bool = False
+    """Also under compute-sanitizer, where there is a GPU and it is installed: half a minute."""
 
 
 class Judgement(Record):

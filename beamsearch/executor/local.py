@@ -84,7 +84,7 @@ class LocalExecutor:
         judge = self._measuring or self._without
         assert judge is not None
         if isinstance(job, JudgeJob):
-            return judge.judge(job.subject)
+            return judge.judge(job.subject, thorough=job.thorough, sanitize=job.sanitize)
         if isinstance(job, ProfileJob):
             return judge.profile(job.subject)
         if self._measuring is None:

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+from beamsearch.distributions import DISTRIBUTIONS, Distribution
 from beamsearch.errors import ProblemError
-from beamsearch.judge.compare import TOLERANCE, Scale, compare, mean_and_spread
+from beamsearch.judge.controls import CannotTell, defined_distributions, expect
 from beamsearch.judge.memory import Buffer, SharedMemory
+from beamsearch.judge.oracle import Expected, oracle_dtype, run_oracle
 from beamsearch.judge.protocol import describe_tensor, encode_arguments
-from beamsearch.problem import Distribution, Instance, Problem, instantiate
+from beamsearch.problem import Instance, Problem, call_arguments, instantiate
 
 if TYPE_CHECKING:
     import torch
 
+Layout = Literal["strided", "misaligned"]
 
-class CannotTell(Exception):
-    """A wrong output would pass on this input set."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """One output as it should be."""
-
-    oracle: torch.Tensor
-    """The reference in float32 (float64 for float64), on the very values the candidate gets."""
-    dtype: torch.dtype
-    scale: Scale
-    may_alias: bool
-    """Whether the reference itself returns memory of its inputs."""
+ORDER: tuple[Distribution, ...] = ("own", *DISTRIBUTIONS)
+"""In which order sets are drawn at the true shapes: the problem's own twice, then one of each."""
+GUARD_BYTES = 1 << 14
+"""Not-a-number before and behind every input: what reads past an end and uses it, shows; what
+writes there has changed its inputs."""
+MEMORY_SHARE = 3
+"""Sets take a third of a GPU's memory at most; one beyond that is made anew each time."""
+ALWAYS_KEPT = 2
+"""Sets that stay in memory however large they are: timing rotates through them."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,8 @@ class Handout:
     output_storages: list[dict[str, Any]]
     inputs: list[Buffer]
     results: list[Buffer]
+    checksums: list[int]
+    """Of the inputs, as they were handed out."""
 
     def poison(self) -> None:
         """Make every result that is not written show."""
@@ -63,10 +63,10 @@ class InputSet:
     seed: int
     distribution: Distribution
     expected: list[Expected]
-    checksums: list[int]
-    instance: Instance | None
+    instance: Instance | None = None
     """Kept where handouts are copied from it; on a GPU the shared memory is the only copy."""
     shared: Handout | None = None
+    """On a GPU: the set in memory, none where it is made anew each time."""
 
     def results(self, handout: Handout) -> list[torch.Tensor]:
         """What came back, on the judge's memory."""
@@ -77,143 +77,212 @@ class InputSet:
 
     def modified(self, handout: Handout) -> bool:
         """Whether the inputs or parameters are no longer what was handed out."""
-        return [buffer.checksum() for buffer in handout.inputs] != self.checksums
+        return [buffer.checksum() for buffer in handout.inputs] != handout.checksums
 
 
 class InputSets:
-    """The input sets of one problem on one device, built when first needed and kept."""
+    """The input sets of one problem on one device, each built when first needed.
+
+    On a GPU as many stay in memory as fit a share of it. The others are made anew from their seeds,
+    oracle included, in one piece of memory that they take turns in. Which sets there are depends on
+    the seed and the problem alone.
+    """
 
     def __init__(self, problem: Problem, device: str, memory: SharedMemory, seed: int) -> None:
         self.problem = problem
-        self._device = device
+        self.device = device
         self._memory = memory
         self._seed = seed
         self._lock = threading.Lock()
-        self._sets: list[InputSet] | None = None
+        self._sets: dict[str, InputSet] = {}
+        self._dropped: dict[str, str] = {}
+        self._defined: tuple[Distribution, ...] | None = None
+        self._wide: torch.dtype | None = None
         self._result_buffers: dict[tuple[int, int], Buffer] = {}
-        self.dropped: list[str] = []
+        self._spare: list[Buffer] = []
+        self._kept_bytes = 0
+
+    @property
+    def dropped(self) -> list[str]:
         """Input sets on which a wrong output would have passed, with the reason."""
+        return [f"{label}: {reason}" for label, reason in self._dropped.items()]
 
-    def get(self, own: int, normal: int) -> list[InputSet]:
-        """That many sets of each distribution; one that proves nothing is replaced by a normal one.
+    def draw(self, count: int, order: Sequence[Distribution] = ORDER) -> list[InputSet]:
+        """The first sets in this order that can tell right from wrong; of what can, more seeds
+        where those are too few.
 
-        Raises ProblemError where no set can tell right from wrong.
+        Raises ProblemError where there is none, OutOfMemoryError where one finds no memory.
         """
-        import torch
-
         with self._lock:
-            if self._sets is None:
-                try:
-                    self._sets = self._build_all(own, normal)
-                except torch.OutOfMemoryError as error:
-                    raise ProblemError(
-                        f"{self.problem.name} does not fit on this GPU with its oracle in float32: "
-                        f"{str(error).splitlines()[0]}"
-                    ) from error
-                finally:
-                    if self._device != "cpu":
-                        torch.cuda.empty_cache()  # what is left over belongs to the candidates
-            return self._sets
+            drawn: list[InputSet] = []
+            tried: Counter[Distribution] = Counter()
+            waiting = list(order)
+            while waiting and len(drawn) < count:
+                distribution = waiting.pop(0)
+                tried[distribution] += 1
+                found = self._find(f"{distribution} #{tried[distribution]}", distribution)
+                if found is not None:
+                    drawn.append(found)
+                if not waiting and sum(tried.values()) < 3 * count:
+                    waiting = [inputs.distribution for inputs in drawn]
+            if not drawn:
+                raise ProblemError(
+                    f"{self.problem.name} cannot tell right from wrong in {self.problem.dtype}: "
+                    f"{'; '.join(self.dropped)}. Give it inputs whose outputs differ by more than "
+                    "their rounding, or another --dtype."
+                )
+            return drawn
 
-    def _build_all(self, own: int, normal: int) -> list[InputSet]:
-        wanted: list[Distribution] = []
-        wanted += ["own"] * own
-        wanted += ["normal"] * (normal + own)  # the last of them only in the place of others
-        sets: list[InputSet] = []
-        for number, distribution in enumerate(wanted, start=1):
-            if len(sets) == own + normal:
-                break
-            try:
-                sets.append(self._build(number, distribution))
-            except CannotTell as reason:
-                self.dropped.append(f"{distribution} #{number}: {reason}")
-        if not sets:
-            raise ProblemError(
-                f"{self.problem.name} cannot tell right from wrong in {self.problem.dtype}: "
-                f"{'; '.join(self.dropped)}. Give it inputs whose outputs differ by more than "
-                "their rounding, or another --dtype."
-            )
-        return sets
+    def _find(self, label: str, distribution: Distribution) -> InputSet | None:
+        """The set of that name, built where it is not there yet; none where it proves nothing."""
+        if label in self._sets or label in self._dropped:
+            return self._sets.get(label)
+        if self._defined is None:
+            self._defined = defined_distributions(self.problem)
+        if distribution not in self._defined:
+            self._dropped[label] = "the reference makes no proper number of such inputs"
+            return None
+        try:
+            self._sets[label] = self._build(label, distribution)
+        except CannotTell as reason:
+            self._dropped[label] = str(reason)
+        finally:
+            self._release()
+        return self._sets.get(label)
 
-    def _build(self, number: int, distribution: Distribution) -> InputSet:
-        seed = derive_seed(self._seed, self.problem, number)
-        instance = instantiate(self.problem, self._device, seed, distribution)
-        other = instantiate(self.problem, self._device, seed + 1, distribution).inputs
-        expected = expect(instance, other)
-        built = InputSet(
-            label=f"{distribution} #{number}",
-            problem=self.problem,
-            seed=seed,
-            distribution=distribution,
-            expected=expected,
-            checksums=[],
-            instance=instance,
-        )
-        handout = self._hand_out(built, instance)
-        built.checksums = [buffer.checksum() for buffer in handout.inputs]
-        if self._device == "cpu":
-            self._close(handout)
+    def _build(self, label: str, distribution: Distribution) -> InputSet:
+        seed = derive_seed(self._seed, self.problem, label)
+        if self._wide is None:
+            self._wide = oracle_dtype(self.problem, self.device)
+        instance = instantiate(self.problem, self.device, seed, distribution)
+        other = instantiate(self.problem, self.device, seed + 1, distribution).inputs
+        expected = expect(instance, other, self._wide, distribution)
+        built = InputSet(label, self.problem, seed, distribution, expected, instance)
+        if self.device == "cpu":
+            return built
+        built.instance = None
+        size = sum(storage.nbytes() for storage in _storages(instance).values())
+        size += sum(item.oracle.nbytes for item in expected)
+        if len(self._sets) < ALWAYS_KEPT or self._kept_bytes + size <= self._budget():
+            self._kept_bytes += size
+            built.shared = self._hand_out(built, instance)
         else:
-            built.shared, built.instance = handout, None
+            built.expected = _without_oracles(expected)
         return built
 
+    def _budget(self) -> int:
+        import torch
+
+        return torch.cuda.mem_get_info(torch.device(self.device))[1] // MEMORY_SHARE
+
+    def _release(self) -> None:
+        """What the oracle left over belongs to the candidates."""
+        import torch
+
+        if self.device != "cpu":
+            torch.cuda.empty_cache()
+
     @contextmanager
-    def handout(self, inputs: InputSet) -> Iterator[Handout]:
-        """The set as one process may have it; repaired or thrown away afterwards."""
-        if inputs.shared is not None:
+    def handout(self, inputs: InputSet, layout: Layout | None = None) -> Iterator[Handout]:
+        """The set as one process may have it; repaired or thrown away afterwards.
+
+        A layout other than the plain one is for small sets: it is a copy of its own.
+        """
+        if inputs.shared is not None and layout is None:
             yield inputs.shared
-            return
-        assert inputs.instance is not None
-        handout = self._hand_out(inputs, inputs.instance)
+        elif inputs.instance is None and layout is None:
+            yield from self._made_anew(inputs)
+        else:
+            instance = inputs.instance or self._instance(inputs)
+            handout = self._hand_out(inputs, rearranged(instance, layout) if layout else instance)
+            try:
+                yield handout
+            finally:
+                shared = self._result_buffers.values()
+                _close([*handout.inputs, *(b for b in handout.results if b not in shared)])
+
+    def _made_anew(self, inputs: InputSet) -> Iterator[Handout]:
+        """A set that is not in memory, for as long as it is needed."""
+        instance = self._instance(inputs)
+        assert self._wide is not None
         try:
+            oracles = run_oracle(instance, instance.inputs, self._wide)
+            inputs.expected = [
+                replace(item, oracle=oracle)
+                for item, oracle in zip(inputs.expected, oracles, strict=True)
+            ]
+            handout = self._hand_out(inputs, instance, self._spare)
+            self._spare = handout.inputs
+            del instance, oracles
+            self._release()
             yield handout
         finally:
-            self._close(handout)
+            inputs.expected = _without_oracles(inputs.expected)
+
+    def _instance(self, inputs: InputSet) -> Instance:
+        return instantiate(self.problem, self.device, inputs.seed, inputs.distribution)
 
     def repair(self, inputs: InputSet) -> None:
         """Put back what a candidate wrote into shared inputs."""
         if inputs.shared is None:
             return
-        instance = instantiate(self.problem, self._device, inputs.seed, inputs.distribution)
-        storages = _storages(instance)
+        storages = _storages(self._instance(inputs))
         for buffer, storage in zip(inputs.shared.inputs, storages.values(), strict=True):
-            buffer.load(storage)
+            fill(buffer, storage)
         _settle(inputs.shared.inputs)
 
-    def _hand_out(self, inputs: InputSet, instance: Instance) -> Handout:
+    def mend(self) -> None:
+        """Repair every set in memory that is not what it was: a candidate that writes outside its
+        tensors may meet sets that it was never given."""
+        with self._lock:
+            for inputs in self._sets.values():
+                if inputs.shared is not None and inputs.modified(inputs.shared):
+                    self.repair(inputs)
+
+    def _hand_out(
+        self, inputs: InputSet, instance: Instance, buffers: Sequence[Buffer] = ()
+    ) -> Handout:
+        """An instance's values in shared memory: in these buffers, or in new ones."""
         storages = _storages(instance)
-        buffers = []
-        for storage in storages.values():
-            buffer = self._memory.allocate(storage.nbytes())
-            buffer.load(storage)
-            buffers.append(buffer)
+        buffers = list(buffers) or [
+            self._memory.allocate(storage.nbytes() + 2 * GUARD_BYTES)
+            for storage in storages.values()
+        ]
+        for buffer, storage in zip(buffers, storages.values(), strict=True):
+            fill(buffer, storage)
         _settle(buffers)
-        places = {pointer: index for index, pointer in enumerate(storages)}
-        try:
-            arguments = encode_arguments(
-                instance.arguments, lambda tensor: places[tensor.untyped_storage().data_ptr()]
-            )
-        except TypeError as error:
-            raise ProblemError(f"{self.problem.name}: {error}") from error
         results, outputs = [], []
         for index, expected in enumerate(inputs.expected):
             size = expected.oracle.numel() * expected.dtype.itemsize
-            buffer = self._result_buffer(index, size)
-            results.append(buffer)
-            view = buffer.view(expected.dtype, tuple(expected.oracle.shape))
+            results.append(self._result_buffer(index, size))
+            view = results[-1].view(expected.dtype, tuple(expected.oracle.shape))
             outputs.append(describe_tensor(view, index))
         return Handout(
-            arguments=arguments,
+            arguments=self._encode(instance, storages),
             storages=[buffer.place for buffer in buffers],
             outputs=outputs,
             output_storages=[buffer.place for buffer in results],
             inputs=buffers,
             results=results,
+            checksums=[buffer.checksum() for buffer in buffers],
         )
+
+    def _encode(
+        self, instance: Instance, storages: dict[int, torch.UntypedStorage]
+    ) -> dict[str, Any]:
+        places = {pointer: index for index, pointer in enumerate(storages)}
+
+        def number(tensor: torch.Tensor) -> int:
+            return places[tensor.untyped_storage().data_ptr()]
+
+        try:
+            return encode_arguments(instance.arguments, number, GUARD_BYTES)
+        except TypeError as error:
+            raise ProblemError(f"{self.problem.name}: {error}") from error
 
     def _result_buffer(self, index: int, size: int) -> Buffer:
         """Memory for a result: its own per handout on the CPU, one for all sets on a GPU."""
-        if self._device == "cpu":
+        if self.device == "cpu":
             return self._memory.allocate(size)
         key = (index, size)
         if key not in self._result_buffers:
@@ -222,21 +291,13 @@ class InputSets:
 
     def close(self) -> None:
         """Give back the shared memory and the oracles; no candidate may be alive."""
-        import torch
-
         with self._lock:
-            for inputs in self._sets or []:
-                for buffer in inputs.shared.inputs if inputs.shared else []:
-                    buffer.close()
-            for buffer in self._result_buffers.values():
-                buffer.close()
-            self._sets, self._result_buffers = None, {}
-        if self._device != "cpu":
-            torch.cuda.empty_cache()
-
-    def _close(self, handout: Handout) -> None:
-        for buffer in (*handout.inputs, *handout.results):
-            buffer.close()
+            for inputs in self._sets.values():
+                _close(inputs.shared.inputs if inputs.shared else [])
+            _close([*self._result_buffers.values(), *self._spare])
+            self._sets, self._result_buffers, self._spare = {}, {}, []
+            self._kept_bytes = 0
+        self._release()
 
 
 def meta_arguments(problem: Problem) -> dict[str, Any]:
@@ -249,120 +310,42 @@ def meta_arguments(problem: Problem) -> dict[str, Any]:
     return encode_arguments(instantiate(problem, "meta").arguments, number)
 
 
-def derive_seed(seed: int, problem: Problem, number: int) -> int:
-    """The seed of an input set: from the run's, the problem's name, dtype and sizes."""
+def derive_seed(seed: int, problem: Problem, label: str) -> int:
+    """The seed of an input set: from the run's, the problem's name, dtype and sizes.
+
+    63 bits, so that it is found by no search over the values that a candidate gets to see.
+    """
     sizes = sorted(problem.sizes.items())
-    text = f"{seed}/{problem.name}/{problem.dtype}/{sizes}/{number}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
+    text = f"{seed}/{problem.name}/{problem.dtype}/{sizes}/{label}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
-def expect(instance: Instance, other_inputs: tuple[Any, ...]) -> list[Expected]:
-    """The oracle and what errors are measured by. Raises CannotTell, ProblemError."""
+def rearranged(instance: Instance, layout: Layout) -> Instance:
+    """The same values in inputs of another layout: every second element of a wider tensor, or one
+    element past an aligned address."""
     import torch
 
-    own = as_outputs(_run_reference(instance.reference))
-    pointers = {
-        t.untyped_storage().data_ptr() for t in instance.inputs if isinstance(t, torch.Tensor)
-    }
-    with torch.inference_mode(), _full_precision():
-        model = copy.deepcopy(instance.model)
-        wide = _widen(instance.model)
-        model = model.to(wide) if wide is not None else model
-        oracles = as_outputs(_run_reference(lambda: model(*_cast_all(instance.inputs))))
-        others = as_outputs(_run_reference(lambda: model(*_cast_all(other_inputs))))
-    expected = []
-    for value, oracle, other in zip(own, oracles, others, strict=True):
-        expected.append(
-            Expected(
-                oracle=oracle.contiguous(),
-                dtype=value.dtype,
-                scale=_scale(value, oracle, other),
-                may_alias=value.untyped_storage().data_ptr() in pointers,
-            )
-        )
-        _check_controls(expected[-1], other)
-    return expected
+    def moved(tensor: torch.Tensor) -> torch.Tensor:
+        if layout == "strided" and tensor.dim():
+            wide = tensor.new_zeros((*tensor.shape[:-1], 2 * tensor.shape[-1]))
+            view = wide[..., ::2]
+        else:
+            view = tensor.new_zeros(tensor.numel() + 1)[1:].view(tensor.shape)
+        return view.copy_(tensor)
+
+    inputs = tuple(moved(v) if isinstance(v, torch.Tensor) else v for v in instance.inputs)
+    arguments = call_arguments(instance.model, inputs, instance.init)
+    return replace(instance, inputs=inputs, arguments=arguments)
 
 
-def _run_reference(call: Callable[[], Any]) -> Any:
-    """The reference's result. Raises ProblemError where it fails, OutOfMemoryError as it is."""
+def fill(buffer: Buffer, source: torch.UntypedStorage) -> None:
+    """Copy a storage's bytes in behind the guard; every byte around them has all bits set."""
     import torch
 
-    try:
-        return call()
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:
-        raise ProblemError(f"the reference fails: {type(error).__name__}: {error}") from error
-
-
-def _scale(value: torch.Tensor, oracle: torch.Tensor, other: torch.Tensor) -> Scale:
-    name = str(value.dtype).removeprefix("torch.")
-    _, spread = mean_and_spread(oracle)
-    if oracle.numel() == 1:  # one number has no spread but what other inputs make of it
-        spread = float((oracle - other).abs())
-    if not value.is_floating_point():
-        return Scale(spread=spread, noise=0.0, tolerance=0.0)
-    exact = Scale(spread=spread or 1.0, noise=0.0, tolerance=0.0)
-    own = compare(value, oracle, exact)
-    return Scale(spread=spread, noise=own.relative_rms * exact.spread, tolerance=TOLERANCE[name])
-
-
-def _check_controls(expected: Expected, other: torch.Tensor) -> None:
-    """Outputs that are surely wrong must fail. Raises CannotTell."""
-    import torch
-
-    oracle, dtype = expected.oracle, expected.dtype
-    mean, _ = mean_and_spread(oracle)
-    controls: dict[str, Callable[[], torch.Tensor]] = {
-        "an all-zero output": lambda: torch.zeros_like(oracle, dtype=dtype),
-        "the output of other inputs": lambda: other.to(dtype),
-    }
-    if oracle.numel() > 1:
-        controls["a constant output"] = lambda: torch.full_like(oracle, mean, dtype=dtype)
-    for name, make in controls.items():
-        if compare(make(), oracle, expected.scale).passed:
-            raise CannotTell(f"{name} would pass")
-
-
-def as_outputs(result: Any) -> list[torch.Tensor]:
-    """The tensors of a result: one, or several in a tuple or list. Raises ProblemError."""
-    import torch
-
-    values = list(result) if isinstance(result, tuple | list) else [result]
-    if not values or not all(isinstance(value, torch.Tensor) for value in values):
-        raise ProblemError("the reference must return a tensor, or a tuple of tensors")
-    return values
-
-
-def _widen(model: torch.nn.Module) -> torch.dtype | None:
-    """The dtype of the oracle: float64 stays, everything else becomes float32."""
-    import torch
-
-    dtypes = {p.dtype for p in (*model.parameters(), *model.buffers()) if p.is_floating_point()}
-    return torch.float32 if dtypes and torch.float64 not in dtypes else None
-
-
-def _cast_all(values: tuple[Any, ...]) -> list[Any]:
-    import torch
-
-    half = (torch.float16, torch.bfloat16)
-    return [v.float() if isinstance(v, torch.Tensor) and v.dtype in half else v for v in values]
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """No TF32 in the oracle, whatever PyTorch would do by default."""
-    import torch
-
-    matmul = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        flags: Any = torch.backends.cudnn.flags
-        with flags(enabled=True, allow_tf32=False):
-            yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = matmul
+    size = source.nbytes()
+    buffer.poison()
+    flat = torch.empty(0, dtype=torch.uint8, device=source.device).set_(source, 0, (size,), (1,))
+    buffer.view(torch.uint8, (buffer.size,))[GUARD_BYTES : GUARD_BYTES + size].copy_(flat)
 
 
 def _storages(instance: Instance) -> dict[int, torch.UntypedStorage]:
@@ -377,7 +360,17 @@ def _storages(instance: Instance) -> dict[int, torch.UntypedStorage]:
     return found
 
 
-def _settle(buffers: list[Buffer]) -> None:
+def _without_oracles(expected: Sequence[Expected]) -> list[Expected]:
+    """The same with the oracles' shapes alone."""
+    return [replace(item, oracle=item.oracle.to("meta")) for item in expected]
+
+
+def _close(buffers: Sequence[Buffer]) -> None:
+    for buffer in buffers:
+        buffer.close()
+
+
+def _settle(buffers: Sequence[Buffer]) -> None:
     """Wait until what was written here can be seen by another process."""
     import torch
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import BeamsearchError, KernelError, ProblemError
 from beamsearch.executor.jobs import Comparison, Judgement, Subject
 from beamsearch.executor.lane import Lane
 from beamsearch.judge.comparison import Comparer
-from beamsearch.judge.inputs import InputSet, InputSets, meta_arguments
+from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import (
     CandidateError,
@@ -23,11 +25,20 @@ from beamsearch.judge.processes import (
     ProcessDied,
 )
 from beamsearch.judge.profiling_run import profile_on_gpu
+from beamsearch.judge.robustness import (
+    alive,
+    check_determinism,
+    try_layouts,
+    try_other_shapes,
+)
+from beamsearch.judge.sanitizer import check_memory
+from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, time_calls, to_measurement
 from beamsearch.judge.verify import (
     COMPILE_S,
     GPU_CALL_S,
+    NOT_IN_A_RUN,
     Log,
     Rejected,
     check_policy,
@@ -37,13 +48,15 @@ from beamsearch.judge.verify import (
 )
 from beamsearch.problem import Problem, shrink
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.verdict import Outcome, Stage
+from beamsearch.records.verdict import Outcome, Reach, Stage
 from profiling.errors import NcuMissing, NcuPermission, NcuTooOld, ProfilingError
 from profiling.profile import Profile
 
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
 
+TRUE_SETS = 5
+"""Input sets at the true shapes, each from a seed of its own."""
 OPEN_S = 60.0
 """Seconds for a CUDA context, which takes under one."""
 
@@ -82,8 +95,9 @@ class MeasuringJudge:
         self._seed = seed
         self._lane = Lane(self._uuid)
         self._compilers = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) // 2))
-        memory = SharedMemory(f"cuda:{device}", scratch / "tensors")
+        self._memory = memory = SharedMemory(f"cuda:{device}", scratch / "tensors")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
+        self._elsewhere: list[tuple[str, InputSets]] | None = None
         self._smoke: InputSets | None = None
         self._no_smoke = ""
         try:
@@ -95,7 +109,9 @@ class MeasuringJudge:
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
         self._lock = threading.Lock()
 
-    def judge(self, subject: Subject) -> Judgement:
+    def judge(
+        self, subject: Subject, *, thorough: bool = False, sanitize: bool = False
+    ) -> Judgement:
         """Verdict, and the measured time where it is correct."""
         source = source_of(subject)
         log = Log()
@@ -104,7 +120,9 @@ class MeasuringJudge:
             path = write_source(self._scratch, source)
             self._compile_ahead(source, path, log)
             with self._lane.held():
-                measurement = self._on_gpu(path, log)
+                measurement = self._on_gpu(path, log, thorough)
+                if sanitize:
+                    self._check_memory(path, log)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
@@ -141,43 +159,114 @@ class MeasuringJudge:
             with suppress(CandidateError, ProcessDied, DeadlineMissed):
                 process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu)
 
-    def _on_gpu(self, path: str, log: Log) -> Measurement:
-        true = self._true.get(own=2, normal=1)
+    def _on_gpu(self, path: str, log: Log, thorough: bool) -> Measurement:
+        """Every stage on the GPU, in one process unless a foreign shape ends it. Needs the lane."""
         import torch
 
-        with self.open_process() as process:
-            try:
-                load(process, path)
-                self._run_smoke(process, log)
-                run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
-                result = time_calls(process, timed_sets(self._true, true), FIRST_CALL_S)
-                log.passed(
-                    Stage.TIMING, "events", f"{len(result.times_ms)} calls, last result right"
-                )
-            except torch.OutOfMemoryError as error:
-                reason = "takes so much GPU memory that none is left to check its results with"
-                raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
-            finally:
+        def opened() -> CandidateProcess:
+            process = self.open_process()
+            processes.append(process)
+            load(process, path)
+            return process
+
+        true = self._true_sets()  # before a candidate has any of the memory
+        processes: list[CandidateProcess] = []
+        sound = False
+        try:
+            process, elsewhere = self._run_smoke(opened(), opened, log)
+            run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+            if elsewhere is not None:
+                # What failed there may be the values, not the shape: all of them at the true ones.
+                known = {inputs.label for inputs in true}
+                every = self._true.draw(len(ORDER))
+                more = [inputs for inputs in every if inputs.label not in known]
+                run_sets(process, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+                log.specialised(Stage.OTHER_SHAPES, "shrunk shapes", elsewhere.reason)
+            check_determinism(process, self._true, true[0], log, GPU_CALL_S)
+            result = time_calls(process, timed_sets(self._true, true), FIRST_CALL_S)
+            log.passed(Stage.TIMING, "events", f"{len(result.times_ms)} calls, last result right")
+            if thorough:
+                self._try_elsewhere(process, opened, log)
+            else:
+                log.not_checked.append(NOT_IN_A_RUN)
+            sound = log.reach is Reach.GENERAL
+        except torch.OutOfMemoryError as error:
+            reason = "takes so much GPU memory that none is left to check its results with"
+            raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
+        finally:
+            for process in processes:
                 process.end()
                 log.output.append(process.output)
+            if not sound:
+                self._mend()
         return self._measurement(result.times_ms)
 
-    def _run_smoke(self, process: CandidateProcess, log: Log) -> None:
-        """Shrunk shapes first; a kernel that raises there may be made for the true ones."""
+    def _true_sets(self) -> list[InputSet]:
+        """Those every candidate is run on. Raises ProblemError where they do not fit on the GPU."""
+        import torch
+
+        try:
+            return self._true.draw(TRUE_SETS)
+        except torch.OutOfMemoryError as error:
+            raise ProblemError(
+                f"{self._problem.name} does not fit on this GPU with its oracle in float32: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
+    def _mend(self) -> None:
+        """After a candidate that was not right everywhere: it may have written anywhere."""
+        for sets in (self._smoke, self._true):
+            if sets is not None:
+                sets.mend()
+
+    def _run_smoke(
+        self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
+    ) -> tuple[CandidateProcess, Rejected | None]:
+        """Shrunk shapes first: the process to go on with, and what was not right there.
+
+        A kernel that raises there, crashes or computes something else may be made for the true
+        shapes alone, and those decide. One that never ends is refused.
+        """
         if self._smoke is None:
             log.not_checked.append(self._no_smoke)
-            return
-        sets = self._smoke.get(own=1, normal=1)
+            return process, None
+        try:
+            sets = self._smoke.draw(len(DISTRIBUTIONS), DISTRIBUTIONS)
+        except ProblemError as error:
+            log.not_checked.append(f"shrunk shapes: {error}")
+            return process, None
         try:
             run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S)
         except Rejected as rejection:
-            if not rejection.raised:
+            if rejection.outcome in (Outcome.TIMEOUT, Outcome.INVALID):
                 raise
-            log.failed(
-                Stage.SMOKE,
-                "shrunk shapes",
-                f"specialised to its own shapes: {rejection.reason}",
-            )
+            reason = f"the true shapes decide: {rejection.reason}"
+            log.reported(Stage.SMOKE, "shrunk shapes", False, reason)
+            process = alive(process, rejection, again)
+            self._mend()
+            return process, rejection
+        log.reach = Reach.GENERAL
+        return process, None
+
+    def _try_elsewhere(
+        self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
+    ) -> None:
+        """Shapes and layouts that are only told."""
+        if self._elsewhere is None:
+            self._elsewhere = [
+                (label, InputSets(problem, self._true.device, self._memory, self._seed))
+                for label, problem in other_shapes(self._problem)
+            ]
+        process = try_other_shapes(process, again, self._elsewhere, log, GPU_CALL_S)
+        if self._smoke is not None:
+            try_layouts(process, again, self._smoke, log, GPU_CALL_S)
+
+    def _check_memory(self, path: str, log: Log) -> None:
+        """compute-sanitizer, at shrunk shapes where the kernel takes them and at the true ones."""
+        problems = [("the true shapes", self._problem)]
+        if self._smoke is not None and log.reach is Reach.GENERAL:
+            problems.insert(0, ("shrunk shapes", self._smoke.problem))
+        check_memory(problems, path, self._device, self._scratch, log)
 
     def open_process(self, **options: Any) -> CandidateProcess:
         """A process with a CUDA context and no candidate in it yet. Needs the lane."""
@@ -198,7 +287,7 @@ class MeasuringJudge:
     def compare(self, subjects: list[Subject]) -> Comparison:
         """Times of several subjects, interleaved."""
         with self._lane.held():
-            true = self._true.get(own=2, normal=1)
+            true = self._true_sets()
             comparer = Comparer(self._problem, timed_sets(self._true, true), self._scratch)
             times, failed = comparer.run(subjects, self.open_process)
         return Comparison(
@@ -209,7 +298,8 @@ class MeasuringJudge:
     def close(self) -> None:
         """Give the GPU's memory back; the fork servers must have ended."""
         with self._lane.held():
-            for sets in (self._smoke, self._true):
+            elsewhere = [sets for _, sets in self._elsewhere or []]
+            for sets in (self._smoke, self._true, *elsewhere):
                 if sets is not None:
                     sets.close()
 
@@ -256,7 +346,8 @@ class MeasuringJudge:
 
 def timed_sets(sets: InputSets, true: list[InputSet]) -> TimedSets:
     """Two sets of the problem's own distribution where they prove something, else what does."""
-    own = [inputs for inputs in true if inputs.distribution == "own"]
-    chosen = (own if len(own) >= 2 else true)[:2]
+    kept = [inputs for inputs in true if inputs.shared is not None]
+    own = [inputs for inputs in kept if inputs.distribution == "own"]
+    chosen = (own if len(own) >= 2 else kept)[:2]
     names = [f"{Stage.TRUE_SHAPES.value} {inputs.label}" for inputs in chosen]
     return TimedSets(sets, chosen, names)

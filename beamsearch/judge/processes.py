@@ -294,7 +294,8 @@ class CandidateProcess:
         self._link.close()
         self._link = None
         status = self._servers.end(self._mode, self._generation, self._pid)
-        self.output = self.clean(_tail(self._folder / "output.txt", OUTPUT_TAIL))
+        # Cleaned before it is cut, so that what is kept depends on no folder's name.
+        self.output = self.clean(_tail(self._folder / "output.txt", 2 * OUTPUT_TAIL))[-OUTPUT_TAIL:]
         shutil.rmtree(self._folder, ignore_errors=True)
         return status
 

@@ -33,7 +33,7 @@ def profile_on_gpu(
                 "problem": problem_message(problem),
                 "kernel": source_file,
                 "device": device,
-                "seed": derive_seed(PUBLIC_SEED, problem, 0),
+                "seed": derive_seed(PUBLIC_SEED, problem, "profile"),
             }
         )
     )

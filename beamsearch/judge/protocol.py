@@ -79,21 +79,22 @@ def _read(sock: socket.socket, size: int, deadline: float | None) -> bytes:
     return bytes(data)
 
 
-def describe_tensor(tensor: torch.Tensor, storage: int) -> dict[str, Any]:
-    """Where a tensor lies: the index of its storage, and the view on it."""
+def describe_tensor(tensor: torch.Tensor, storage: int, guard: int = 0) -> dict[str, Any]:
+    """Where a tensor lies: the index of its storage, behind `guard` bytes, and the view on it."""
     return {
         "storage": storage,
         "dtype": str(tensor.dtype).removeprefix("torch."),
-        "offset": tensor.storage_offset(),
+        "offset": tensor.storage_offset() + guard // tensor.element_size(),
         "size": list(tensor.shape),
         "stride": list(tensor.stride()),
     }
 
 
 def encode_arguments(
-    arguments: CallArguments, storage_of: Callable[[torch.Tensor], int]
+    arguments: CallArguments, storage_of: Callable[[torch.Tensor], int], guard: int = 0
 ) -> dict[str, Any]:
-    """Arguments as JSON; a tensor becomes its place, `storage_of` giving its storage's index.
+    """Arguments as JSON; a tensor becomes its place, `storage_of` giving its storage's index and
+    `guard` the bytes before its data.
 
     Raises TypeError for a value that is neither a tensor nor plain.
     """
@@ -102,7 +103,7 @@ def encode_arguments(
         import torch
 
         if isinstance(value, torch.Tensor):
-            return {"tensor": describe_tensor(value, storage_of(value))}
+            return {"tensor": describe_tensor(value, storage_of(value), guard)}
         if isinstance(value, tuple):
             return {"tuple": [encode(item) for item in value]}
         if isinstance(value, list):

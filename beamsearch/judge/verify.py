@@ -11,7 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from beamsearch.errors import KernelError
 from beamsearch.judge.compare import compare
-from beamsearch.judge.inputs import Expected, Handout, InputSet, InputSets
+from beamsearch.judge.inputs import Handout, InputSet, InputSets
+from beamsearch.judge.oracle import Expected
 from beamsearch.judge.policy import disallowed, doubts, works_elsewhere
 from beamsearch.judge.processes import (
     CandidateError,
@@ -20,7 +21,7 @@ from beamsearch.judge.processes import (
     ProcessDied,
 )
 from beamsearch.kernel import check_source
-from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
+from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict
 from profiling.profile import Profile
 
 Answer = TypeVar("Answer")
@@ -34,6 +35,7 @@ INTERPRET_S = 30.0
 """Seconds the interpreter may take for one call on shrunk shapes; a usual kernel takes under 1."""
 GPU_CALL_S = 20.0
 """Seconds one call on the GPU may take, a first compilation included."""
+NOT_IN_A_RUN = "other shapes and layouts: tried on the winner of a run, and by `verify`"
 
 # Raised by Triton for code that cannot be compiled or launched on this GPU.
 COMPILE_ERRORS = {
@@ -67,6 +69,7 @@ class Log:
     checks: list[Check] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
+    reach: Reach | None = None
     code_fingerprint: str | None = None
 
     def passed(self, stage: Stage, name: str, message: str = "") -> None:
@@ -77,6 +80,17 @@ class Log:
         """Note a check that did not hold."""
         self.checks.append(Check(stage=stage, name=name, passed=False, message=message))
 
+    def reported(self, stage: Stage, name: str, passed: bool, message: str) -> None:
+        """Note what people should know and no verdict rests on."""
+        self.checks.append(
+            Check(stage=stage, name=name, passed=passed, message=message, reported=True)
+        )
+
+    def specialised(self, stage: Stage, name: str, why: str) -> None:
+        """Note that the kernel is not for shapes other than the problem's."""
+        self.reach = Reach.SPECIALISED
+        self.reported(stage, name, False, f"specialised to the problem's own shapes: {why}")
+
     def correct(self) -> Verdict:
         """The verdict of a candidate that failed nothing."""
         return Verdict(
@@ -84,6 +98,7 @@ class Log:
             checks=self.checks,
             not_checked=self.not_checked,
             output=self._printed(),
+            reach=self.reach,
             code_fingerprint=self.code_fingerprint,
         )
 
@@ -237,23 +252,35 @@ def run_sets(
     """Call the candidate once on each set and compare what comes back."""
     for inputs in chosen:
         with sets.handout(inputs) as handout:
-            name = f"{stage.value} {inputs.label}"
-            bind(process, name, handout, timeout_s)
-            handout.poison()
-            where = f"on {inputs.label} inputs of {shapes(handout)}"
-            answer = guarded(
-                stage,
-                where,
-                lambda name=name, handout=handout: process.ask(  # type: ignore[misc]
-                    "call",
-                    timeout_s,
-                    name=name,
-                    outputs=handout.outputs,
-                    storages=handout.output_storages,
-                ),
-            )
-            check_result(answer, inputs, sets, handout, stage, where)
+            bind(process, f"{stage.value} {inputs.label}", handout, timeout_s)
+            call_once(process, sets, inputs, handout, stage, timeout_s)
             log.passed(stage, inputs.label, f"right on {shapes(handout)}")
+
+
+def call_once(
+    process: CandidateProcess,
+    sets: InputSets,
+    inputs: InputSet,
+    handout: Handout,
+    stage: Stage,
+    timeout_s: float,
+    name: str | None = None,
+) -> None:
+    """Call what is bound under the name (the set's at this stage), and compare. Raises Rejected."""
+    handout.poison()
+    where = f"on {inputs.label} inputs of {shapes(handout)}"
+    answer = guarded(
+        stage,
+        where,
+        lambda: process.ask(
+            "call",
+            timeout_s,
+            name=name or f"{stage.value} {inputs.label}",
+            outputs=handout.outputs,
+            storages=handout.output_storages,
+        ),
+    )
+    check_result(answer, inputs, sets, handout, stage, where)
 
 
 def check_result(
@@ -296,6 +323,9 @@ def misfit(told: Any, expected: Expected) -> str | None:
         return f"output has shape {told.get('shape')} instead of {shape}"
     if told.get("dtype") != dtype:
         return f"output is {told.get('dtype')} instead of {dtype}"
+    device = str(told.get("device")).partition(":")[0]
+    if device != expected.oracle.device.type:
+        return f"output is on {device}, the inputs are on {expected.oracle.device.type}"
     if told.get("aliases_input") and not expected.may_alias:
         return "the output is memory of an input; return a tensor of its own"
     return None

@@ -6,15 +6,19 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Judgement, Subject
 from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import CandidateProcess, ForkServers
+from beamsearch.judge.robustness import try_layouts, try_other_shapes
+from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verify import (
     COMPILE_S,
     INTERPRET_S,
+    NOT_IN_A_RUN,
     Log,
     Rejected,
     check_policy,
@@ -26,11 +30,20 @@ from beamsearch.judge.verify import (
 )
 from beamsearch.problem import Problem, shrink
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.verdict import Stage, Verdict
+from beamsearch.records.verdict import Reach, Stage, Verdict
 from profiling.profile import Profile
 
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
+
+SMOKE_SETS = 4
+"""Input sets that every candidate is run on; a call takes 0.05 to 2 s in the interpreter."""
+NOT_WITHOUT_GPU = [
+    "results at the true shapes: there is no GPU here, so they were verified on shrunk shapes in "
+    "Triton's interpreter",
+    "determinism and memory safety: the interpreter runs one program after another",
+    "time: modelled, not measured",
+]
 
 
 class ModellingJudge:
@@ -56,13 +69,15 @@ class ModellingJudge:
         self._arguments: dict[str, Any] | None = None
         self._profiles: dict[str, Profile] = {}
 
-    def judge(self, subject: Subject) -> Judgement:
+    def judge(
+        self, subject: Subject, *, thorough: bool = False, sanitize: bool = False
+    ) -> Judgement:
         """Verdict, and the modelled time where it is correct. Raises ProblemError."""
         source = source_of(subject)
         log = Log()
         with self._slots:
             try:
-                profile = self._verify(source, log)
+                profile = self._verify(source, log, thorough)
             except Rejected as rejection:
                 return Judgement(verdict=log.rejected(rejection))
         measurement = None
@@ -85,7 +100,7 @@ class ModellingJudge:
                 raise KernelError(f"{subject.name} cannot be profiled: {verdict.reason}")
         return self._profiles[key]
 
-    def _verify(self, source: str, log: Log) -> Profile:
+    def _verify(self, source: str, log: Log, thorough: bool) -> Profile:
         """Every stage there is here; the profile of a kernel that passed them. Raises Rejected."""
         check_policy(source, log)
         path = write_source(self._scratch, source)
@@ -98,10 +113,11 @@ class ModellingJudge:
             finally:
                 process.end()
                 log.output.append(process.output)
+        log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
         with self._servers.fork("interpreter") as process:
             try:
                 load(process, path)
-                self._run_smoke(process, log)
+                self._run_smoke(process, log, thorough)
                 traced = guarded(
                     Stage.COMPILE,
                     "following its memory accesses",
@@ -110,20 +126,19 @@ class ModellingJudge:
             finally:
                 process.end()
                 log.output.append(process.output)
-        log.not_checked.append(
-            "results at the true shapes: there is no GPU here, so they were verified on shrunk "
-            "shapes in Triton's interpreter"
-        )
-        log.not_checked.append("time: modelled, not measured")
+        log.reach = Reach.GENERAL
+        if thorough:
+            self._try_elsewhere(path, log)
         profile = model_time(profile, traced.get("trace"), self._gpu)
         with self._lock:
             self._profiles[source_key(source)] = profile
         return profile
 
-    def _run_smoke(self, process: CandidateProcess, log: Log) -> None:
+    def _run_smoke(self, process: CandidateProcess, log: Log, thorough: bool) -> None:
         sets = self._smoke_sets()
+        drawn = sets.draw(len(DISTRIBUTIONS) if thorough else SMOKE_SETS, DISTRIBUTIONS)
         try:
-            run_sets(process, sets, sets.get(own=1, normal=1), Stage.SMOKE, log, INTERPRET_S)
+            run_sets(process, sets, drawn, Stage.SMOKE, log, INTERPRET_S)
         except Rejected as rejection:
             if not rejection.raised:
                 raise
@@ -131,6 +146,26 @@ class ModellingJudge:
             raise Rejected(
                 rejection.outcome, rejection.stage, rejection.reason + hint
             ) from rejection
+
+    def _try_elsewhere(self, path: str, log: Log) -> None:
+        """Shapes and layouts that are only told."""
+
+        def opened() -> CandidateProcess:
+            process = self._servers.fork("interpreter")
+            load(process, path)
+            return process
+
+        memory = SharedMemory("cpu", self._scratch / "tensors")
+        shapes = [
+            (label, InputSets(problem, "cpu", memory, self._seed))
+            for label, problem in other_shapes(self._problem)
+        ]
+        process = opened()
+        try:
+            process = try_other_shapes(process, opened, shapes, log, INTERPRET_S)
+            process = try_layouts(process, opened, self._smoke_sets(), log, INTERPRET_S)
+        finally:
+            process.end()
 
     def _smoke_sets(self) -> InputSets:
         with self._lock:

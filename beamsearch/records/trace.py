@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -71,6 +72,25 @@ def recorded(path: Path, kind: type[R], make: Callable[[], R]) -> R:
     return record
 
 
+def kept_secret(path: Path) -> int:
+    """The secret number in a file that only its owner can read, drawn where there is none yet.
+
+    Raises UsageError where the file cannot be read or holds something else.
+    """
+    if not path.is_file():
+        partial = path.with_name(f"{path.name}.partial")
+        partial.unlink(missing_ok=True)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{secrets.randbits(128)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the run's secret seed in {path}: {error}") from error
+
+
 class Trace:
     """The folder of one run: names of its files, nothing of what they mean."""
 
@@ -81,6 +101,8 @@ class Trace:
         self.results_file = folder / "results.tsv"
         self.best_kernel_file = folder / "optimized_kernel_beam_search.py"
         self.confirmation_file = folder / "confirmation.json"
+        self.secret_file = folder / ".secret_seed"
+        """What the judge's inputs are drawn from, where no seed was asked for."""
         self.input_file = folder / "input_kernel.py"
         self.scratch = folder / ".scratch"
         """Compile caches and candidates' own folders; nothing of the run's record."""
@@ -97,6 +119,10 @@ class Trace:
     def visit(self, visit: str) -> Path:
         """The anchor's time in one visit."""
         return self.folder / "visits" / f"{visit}.json"
+
+    def examination(self, candidate: str) -> Path:
+        """The verdict of a closer look at a candidate that may win the run."""
+        return self.folder / "examinations" / f"{candidate}.json"
 
     def profile(self, candidate: str) -> Path:
         """The profile of a candidate, taken once."""

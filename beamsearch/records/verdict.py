@@ -32,7 +32,23 @@ class Stage(StrEnum):
     SMOKE = "smoke"
     """Shrunk shapes: in the interpreter without a GPU, on the GPU with one."""
     TRUE_SHAPES = "true_shapes"
+    DETERMINISM = "determinism"
+    """The same inputs three times."""
     TIMING = "timing"
+    OTHER_SHAPES = "other_shapes"
+    """Shapes the kernel was not made for: reported, never failed."""
+    LAYOUT = "layout"
+    """Inputs that are not contiguous or not aligned: reported, never failed."""
+    MEMORY = "memory"
+    """Every access inside its tensors, under compute-sanitizer."""
+
+
+class Reach(StrEnum):
+    """Which shapes a correct kernel computes."""
+
+    GENERAL = "general"
+    SPECIALISED = "specialised"
+    """Right at the problem's own shapes alone: it raises, or is wrong, at others."""
 
 
 class Check(Record):
@@ -42,6 +58,8 @@ class Check(Record):
     name: str
     passed: bool
     message: str = ""
+    reported: bool = False
+    """Told to people; failing it does not fail the candidate."""
 
 
 class Verdict(Record):
@@ -57,6 +75,8 @@ class Verdict(Record):
     """What could not be verified here, such as true shapes without a GPU."""
     output: str = ""
     """The tail of what the candidate's process printed: shown to people, used for nothing."""
+    reach: Reach | None = None
+    """None where the verdict is not correct, or nothing but the true shapes was tried."""
     code_fingerprint: str | None = None
     """Hash of the compiled code and launches at the true shapes, where it was compiled."""
 
@@ -67,6 +87,8 @@ class Verdict(Record):
                 raise ValueError(
                     "a correct verdict rests on checks that passed, and names no failure"
                 )
+            if any(not (c.passed or c.reported) for c in self.checks):
+                raise ValueError("a correct verdict has no failed check but those only reported")
         elif not self.reason:
             raise ValueError("a verdict other than correct says why")
         return self

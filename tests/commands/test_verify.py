@@ -23,6 +23,18 @@ def test_correct_kernel(beamsearch):
     assert any(check["passed"] for check in found["checks"])
 
 
+def test_every_stage_is_told(beamsearch):
+    done = beamsearch("verify", "43", str(POOLING), "--seed", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    for stage in ("policy", "load", "compile", "smoke", "other_shapes", "layout"):
+        assert any(line.split()[:2] == ["ok", stage] for line in lines), stage
+    for stage in ("true_shapes", "determinism", "memory"):
+        assert f"  -  {stage:<12} not checked" in lines
+    assert any("there is no GPU here" in line for line in lines)
+    assert lines[-1] == "verdict: correct, general"
+
+
 def planted(old: str, new: str) -> str:
     source = POOLING.read_text()
     assert old in source

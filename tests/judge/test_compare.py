@@ -9,7 +9,8 @@ import torch
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.compare import Scale, compare, mean_and_spread
-from beamsearch.judge.inputs import InputSets, expect
+from beamsearch.judge.controls import expect
+from beamsearch.judge.inputs import GUARD_BYTES, InputSets
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.problem import Problem, find_problem, instantiate, shrink
 from tests.judge.conftest import write_problem
@@ -88,7 +89,7 @@ def test_pytorch_and_anything_more_accurate_passes(name: str, dtype: str) -> Non
     for distribution in ("own", "normal"):
         instance = instantiate(problem, "cpu", 1, distribution)  # type: ignore[arg-type]
         other = instantiate(problem, "cpu", 2, distribution).inputs  # type: ignore[arg-type]
-        (expected,) = expect(instance, other)
+        (expected,) = expect(instance, other, torch.float64)
         assert compare(instance.reference(), expected.oracle, expected.scale).passed
         better = expected.oracle.to(expected.dtype)
         assert compare(better, expected.oracle, expected.scale).passed
@@ -107,10 +108,11 @@ def test_inputs_that_prove_nothing_are_replaced(tmp_path: Path) -> None:
         "def get_inputs():\n    return [torch.rand(M, K)]\ndef get_init_inputs():\n    return []\n"
     )
     made = sets(write_problem(tmp_path, source, "sums"), tmp_path)
-    chosen = made.get(own=2, normal=1)
-    assert [inputs.distribution for inputs in chosen] == ["normal"] * 3
-    assert len(made.dropped) == 2
-    assert "would pass" in made.dropped[0]
+    chosen = made.draw(5)
+    assert len({inputs.seed for inputs in chosen}) == 5
+    assert {"normal", "ties"} <= {inputs.distribution for inputs in chosen}
+    assert "own" not in {inputs.distribution for inputs in chosen}
+    assert made.dropped[0].startswith("own #1: ") and "would pass" in made.dropped[0]
 
 
 def test_problem_that_cannot_tell_says_so(tmp_path: Path) -> None:
@@ -120,16 +122,18 @@ def test_problem_that_cannot_tell_says_so(tmp_path: Path) -> None:
         "def get_inputs():\n    return [torch.rand(8)]\ndef get_init_inputs():\n    return []\n"
     )
     with pytest.raises(ProblemError, match="output of other inputs would pass"):
-        sets(write_problem(tmp_path, source, "ones"), tmp_path).get(own=1, normal=1)
+        sets(write_problem(tmp_path, source, "ones"), tmp_path).draw(5)
 
 
 def test_modified_inputs_show_wherever_they_are(tmp_path: Path) -> None:
     made = sets(shrink(find_problem("36"), 2000), tmp_path)
-    (inputs,) = made.get(own=1, normal=0)
+    (inputs,) = made.draw(1)
     with made.handout(inputs) as handout:
         assert not inputs.modified(handout)
         words = handout.inputs[0].words()
-        words[[3, 7]] = words[[7, 3]]  # two elements change places: their sum stays
+        first = GUARD_BYTES // 8
+        swapped = [first + 7, first + 3]
+        words[[first + 3, first + 7]] = words[swapped]  # two change places: their sum stays
         assert inputs.modified(handout)
     with made.handout(inputs) as handout:
         assert not inputs.modified(handout)

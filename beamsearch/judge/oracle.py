@@ -1,0 +1,167 @@
+"""What the outputs should be: the reference, widened, on the very values the candidate gets."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from beamsearch.errors import ProblemError
+from beamsearch.judge.compare import TOLERANCE, Scale, mean_and_spread, rms_error
+from beamsearch.problem import Instance, Problem, least_work
+
+if TYPE_CHECKING:
+    import torch
+
+SMALL_BYTES = 1 << 22
+"""Problems of so few bytes always get an oracle in float64: it costs nothing."""
+DOUBLE_FLOPS = 2e11
+"""The most work done in float64: half a second on a GPU with few units for it."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One output as it should be."""
+
+    oracle: torch.Tensor
+    """The reference's result in float32 (float64 for float64), computed in float64 where that fits
+    and matters, on the very values the candidate gets. On `meta` while its set is not in memory."""
+    dtype: torch.dtype
+    scale: Scale
+    may_alias: bool
+    """Whether the reference itself returns memory of its inputs."""
+
+
+def oracle_dtype(problem: Problem, device: str) -> torch.dtype:
+    """What the oracle is computed in.
+
+    float64 for small problems, and for float32 ones where memory and work allow: there a sum of
+    many terms errs by as much in the oracle as in the candidate. For half types float32 is exact
+    enough by four digits.
+    """
+    import torch
+
+    if problem.dtype == "float64":
+        return torch.float64
+    work = least_work(problem)
+    if work.least_bytes <= SMALL_BYTES:
+        return torch.float64
+    if problem.dtype != "float32" or work.flops > DOUBLE_FLOPS or device == "cpu":
+        return torch.float32
+    free, _ = torch.cuda.mem_get_info(torch.device(device))
+    # Twice the bytes an element, and what the reference holds between its steps.
+    return torch.float64 if 8 * work.least_bytes < free else torch.float32
+
+
+def run_oracle(
+    instance: Instance, inputs: tuple[Any, ...], wide: torch.dtype
+) -> list[torch.Tensor]:
+    """The reference's outputs in `wide`; in float32 where the reference insists on less.
+
+    Raises ProblemError where it fails, OutOfMemoryError as it is.
+    """
+    import torch
+
+    with torch.inference_mode(), _full_precision():
+        if wide is torch.float64 and _dtype_of(instance) is not torch.float64:
+            try:
+                return _run_as(instance, inputs, torch.float64)
+            except (ProblemError, torch.OutOfMemoryError):
+                pass  # a reference that names its dtypes, or is larger inside than outside
+        return _run_as(instance, inputs, wide if wide is _dtype_of(instance) else torch.float32)
+
+
+def _dtype_of(instance: Instance) -> torch.dtype | None:
+    """float64 where a parameter or an input is, else none."""
+    import torch
+
+    tensors = (*instance.model.parameters(), *instance.model.buffers(), *instance.inputs)
+    double = any(isinstance(t, torch.Tensor) and t.dtype is torch.float64 for t in tensors)
+    return torch.float64 if double else None
+
+
+def _run_as(instance: Instance, inputs: tuple[Any, ...], dtype: torch.dtype) -> list[torch.Tensor]:
+    import torch
+
+    def widened(value: Any) -> Any:
+        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(dtype) if floating else value
+
+    model = copy.deepcopy(instance.model).to(dtype)
+    outputs = as_outputs(run_reference(lambda: model(*map(widened, inputs))))
+    kept = torch.float64 if _dtype_of(instance) is torch.float64 else torch.float32
+    return [
+        output.to(kept).contiguous() if output.is_floating_point() else output.contiguous()
+        for output in outputs
+    ]
+
+
+def run_reference(call: Callable[[], Any]) -> Any:
+    """The reference's result. Raises ProblemError where it fails, OutOfMemoryError as it is."""
+    import torch
+
+    try:
+        return call()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise ProblemError(f"the reference fails: {type(error).__name__}: {error}") from error
+
+
+def as_outputs(result: Any) -> list[torch.Tensor]:
+    """The tensors of a result: one, or several in a tuple or list. Raises ProblemError."""
+    import torch
+
+    values = list(result) if isinstance(result, tuple | list) else [result]
+    if not values or not all(isinstance(value, torch.Tensor) for value in values):
+        raise ProblemError("the reference must return a tensor, or a tuple of tensors")
+    return values
+
+
+def expected_of(
+    instance: Instance, oracles: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
+) -> tuple[list[Expected], list[torch.Tensor]]:
+    """What each output is judged by, and PyTorch's own outputs in the problem's dtype."""
+    import torch
+
+    own = as_outputs(run_reference(instance.reference))
+    pointers = {
+        t.untyped_storage().data_ptr() for t in instance.inputs if isinstance(t, torch.Tensor)
+    }
+    expected = [
+        Expected(
+            oracle=oracle,
+            dtype=value.dtype,
+            scale=_scale(value, oracle, other),
+            may_alias=value.untyped_storage().data_ptr() in pointers,
+        )
+        for value, oracle, other in zip(own, oracles, others, strict=True)
+    ]
+    return expected, own
+
+
+def _scale(value: torch.Tensor, oracle: torch.Tensor, other: torch.Tensor) -> Scale:
+    name = str(value.dtype).removeprefix("torch.")
+    _, spread = mean_and_spread(oracle)
+    if oracle.numel() == 1:  # one number has no spread but what other inputs make of it
+        spread = float((oracle - other).abs())
+    if not value.is_floating_point():
+        return Scale(spread=spread, noise=0.0, tolerance=0.0)
+    return Scale(spread=spread, noise=rms_error(value, oracle), tolerance=TOLERANCE[name])
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """No TF32 in the oracle, whatever PyTorch would do by default."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        flags: Any = torch.backends.cudnn.flags
+        with flags(enabled=True, allow_tf32=False):
+            yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = matmul

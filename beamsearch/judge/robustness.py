@@ -1,0 +1,139 @@
+"""What a kernel does beyond one right call at its own shapes: again, elsewhere, otherwise laid out.
+
+Only what makes a result wrong on the problem's own inputs rejects; the rest is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, get_args
+
+from beamsearch.errors import ProblemError
+from beamsearch.judge.compare import compare
+from beamsearch.judge.inputs import InputSet, InputSets, Layout
+from beamsearch.judge.processes import CandidateProcess
+from beamsearch.judge.verify import Log, Rejected, bind, call_once, run_sets
+from beamsearch.records.verdict import Outcome, Reach, Stage
+
+if TYPE_CHECKING:
+    import torch
+
+RUNS = 3
+"""Calls on the same inputs."""
+
+Opener = Callable[[], CandidateProcess]
+
+
+def check_determinism(
+    process: CandidateProcess, sets: InputSets, inputs: InputSet, log: Log, timeout_s: float
+) -> None:
+    """The same inputs three times. Raises Rejected where a run is wrong or far from the first.
+
+    Results that differ in bits are told and not refused: sums gathered with atomic additions, as in
+    a split-K kernel, come in another order each time and are as right as any other. What an order
+    can change is rounding, far below the tolerance. A data race loses whole terms: some run is then
+    outside the tolerance of the oracle, or two runs are outside the tolerance of each other.
+    """
+    stage, name = Stage.DETERMINISM, f"determinism {inputs.label}"
+    with sets.handout(inputs) as handout:
+        bind(process, name, handout, timeout_s)
+        call_once(process, sets, inputs, handout, stage, timeout_s, name)
+        first = [result.clone() for result in inputs.results(handout)]
+        changing = 0
+        for run in range(2, RUNS + 1):
+            call_once(process, sets, inputs, handout, stage, timeout_s, name)
+            for result, before, expected in zip(
+                inputs.results(handout), first, inputs.expected, strict=True
+            ):
+                changed = int((as_bits(result) != as_bits(before)).sum())
+                if not changed:
+                    continue
+                changing = max(changing, changed)
+                difference = compare(result, before.to(expected.oracle.dtype), expected.scale)
+                if not difference.passed:
+                    reason = (
+                        f"call {run} on the same inputs gives another result than the first: "
+                        f"{difference.explain(result, before)}; a data race, or state that is "
+                        "carried from call to call?"
+                    )
+                    raise Rejected(Outcome.WRONG, stage, reason)
+    if changing:
+        message = f"{changing} elements differ in their last bits between {RUNS} runs"
+        log.reported(stage, "bitwise equal", False, message)
+    else:
+        log.passed(stage, "bitwise equal", f"{RUNS} runs")
+
+
+def as_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as whole numbers, in which not-a-number equals itself."""
+    import torch
+
+    by_size = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.view(by_size[tensor.element_size()])
+
+
+def try_other_shapes(
+    process: CandidateProcess,
+    again: Opener,
+    shapes: Sequence[tuple[str, InputSets]],
+    log: Log,
+    timeout_s: float,
+) -> CandidateProcess:
+    """The kernel at shapes it was not made for: sets the verdict's reach, never rejects.
+
+    Returns the process, which is another one where the kernel took the first with it: `again`
+    opens it, with the kernel loaded.
+    """
+    if log.reach is None:
+        log.reach = Reach.GENERAL
+    for label, sets in shapes:
+        try:
+            chosen = sets.draw(1)
+        except ProblemError as error:
+            log.reported(Stage.OTHER_SHAPES, label, True, f"nothing can be told: {error}")
+            continue
+        told = Log()
+        try:
+            run_sets(process, sets, chosen, Stage.OTHER_SHAPES, told, timeout_s)
+            log.reported(Stage.OTHER_SHAPES, label, True, told.checks[-1].message)
+        except Rejected as rejection:
+            if rejection.outcome is Outcome.TIMEOUT:  # slow there, or for ever: who knows
+                log.reported(Stage.OTHER_SHAPES, label, False, rejection.reason)
+            else:
+                log.specialised(Stage.OTHER_SHAPES, label, rejection.reason)
+            process = alive(process, rejection, again)
+    return process
+
+
+def try_layouts(
+    process: CandidateProcess,
+    again: Opener,
+    sets: InputSets,
+    log: Log,
+    timeout_s: float,
+) -> CandidateProcess:
+    """The kernel on inputs that are not contiguous, or not aligned: told, never rejected.
+
+    Returns the process, as `try_other_shapes` does.
+    """
+    inputs = sets.draw(1)[0]
+    label = {"strided": "inputs that are not contiguous", "misaligned": "misaligned inputs"}
+    for layout in get_args(Layout):
+        try:
+            with sets.handout(inputs, layout) as handout:
+                name = f"{layout} {inputs.label}"
+                bind(process, name, handout, timeout_s)
+                call_once(process, sets, inputs, handout, Stage.LAYOUT, timeout_s, name)
+            log.reported(Stage.LAYOUT, label[layout], True, "right")
+        except Rejected as rejection:
+            log.reported(Stage.LAYOUT, label[layout], False, rejection.reason)
+            process = alive(process, rejection, again)
+    return process
+
+
+def alive(process: CandidateProcess, rejection: Rejected, again: Opener) -> CandidateProcess:
+    """The process where it is still good after a rejection, else a fresh one."""
+    if rejection.raised or rejection.outcome is Outcome.WRONG:
+        return process
+    process.end()
+    return again()

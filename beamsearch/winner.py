@@ -1,0 +1,52 @@
+"""Which kernel a run ends with: the best that stands a closer look than hundreds can be given."""
+
+from __future__ import annotations
+
+import threading
+
+from beamsearch.errors import Stopped
+from beamsearch.executor.jobs import Executor, JudgeJob, Subject
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.trace import Trace, recorded
+from beamsearch.records.verdict import Verdict
+from beamsearch.summary import comparable_times, find_candidate
+
+
+def choose_winner(
+    trace: Trace, executor: Executor, stop: threading.Event
+) -> tuple[Candidate, list[str]]:
+    """The running best, or the next best where it fails; and a note on each that failed.
+
+    The closer look tries other shapes and layouts, and watches every access with compute-sanitizer
+    where there is one. Each is recorded, and not taken again. Where all fail, the running best is
+    what there is, with its note. Raises Stopped.
+    """
+    done = trace.completed_rounds()
+    everyone = [candidate for record in done for candidate in record.candidates]
+    times = comparable_times(trace, everyone)
+    best = find_candidate(done, done[-1].running_best)
+    others = [c for c in everyone if c.name in times and c.name != best.name]
+    notes: list[str] = []
+    for candidate in [best, *sorted(others, key=lambda c: times[c.name])]:
+        verdict = examine(trace, executor, candidate, stop)
+        if verdict.correct:
+            return candidate, notes
+        reason = f"fails a closer look and is not the winner: {verdict.reason}"
+        notes.append(f"{candidate.name} {reason}")
+    return best, notes
+
+
+def examine(
+    trace: Trace, executor: Executor, candidate: Candidate, stop: threading.Event
+) -> Verdict:
+    """The verdict of a closer look at a candidate. Raises Stopped."""
+
+    def judged() -> Verdict:
+        source = (trace.folder / (candidate.kernel_file or "")).read_text()
+        subject = Subject(name=candidate.name, source=source)
+        verdict = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=True)).verdict
+        if stop.is_set():
+            raise Stopped("stopping")
+        return verdict
+
+    return recorded(trace.examination(candidate.name), Verdict, judged)

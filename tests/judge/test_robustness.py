@@ -1,0 +1,149 @@
+"""What is told of a kernel beyond one right call: other shapes, other layouts, secret seeds."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
+from beamsearch.executor.local import LocalExecutor
+from beamsearch.judge.sanitizer import first_error
+from beamsearch.judge.shapes import other_shapes
+from beamsearch.problem import find_problem, shrink
+from beamsearch.records.trace import kept_secret
+from beamsearch.records.verdict import Check, Outcome, Reach, Stage
+from beamsearch.settings import Settings
+from tests.judge.conftest import SCALE_KERNEL
+from tests.judge.test_verdicts import HOST, variant
+
+
+def examine(executor: LocalExecutor, source: str) -> Judgement:
+    return executor.run(
+        JudgeJob(subject=Subject(name="candidate", source=source), thorough=True, sanitize=True)
+    )
+
+
+def of_stage(judgement: Judgement, stage: Stage) -> list[Check]:
+    return [check for check in judgement.verdict.checks if check.stage is stage]
+
+
+def test_general_kernel_is_told_to_be(executor: LocalExecutor) -> None:
+    judgement = examine(executor, SCALE_KERNEL.replace("def kernel_function(x, bias):\n", (
+        "def kernel_function(x, bias):\n    x = x.contiguous()\n")))  # fmt: skip
+    assert judgement.verdict.correct, judgement.verdict.reason
+    assert judgement.verdict.reach is Reach.GENERAL
+    assert len(of_stage(judgement, Stage.OTHER_SHAPES)) >= 3
+    assert all(check.passed for check in judgement.verdict.checks)
+    assert any("memory safety" in text for text in judgement.verdict.not_checked)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            "    if x.shape[1] % 2 == 0:\n        raise ValueError('made for odd rows')\n",
+            "made for",
+        ),
+        ("    if x.shape[1] % 2 == 0:\n        return torch.zeros_like(x)\n", "elements wrong"),
+    ],
+    ids=["raises", "is wrong"],
+)
+def test_kernel_for_some_shapes_alone_is_specialised_and_correct(
+    executor: LocalExecutor, change: str, why: str
+) -> None:
+    """Odd rows are those of the smoke shapes; even ones are among the others."""
+    source = variant(HOST, change + HOST).replace(
+        "x.shape[1] % 2", "x.shape[1] < 4096 and x.shape[1] % 2"
+    )
+    judgement = examine(executor, source)
+    assert judgement.verdict.correct, judgement.verdict.reason
+    assert judgement.verdict.reach is Reach.SPECIALISED
+    (note,) = [c for c in of_stage(judgement, Stage.OTHER_SHAPES) if not c.passed]
+    assert note.reported
+    assert note.name == "even sizes"
+    assert "specialised" in note.message and why in note.message
+
+
+def test_inputs_that_are_not_contiguous_are_told_of_and_not_failed(
+    executor: LocalExecutor,
+) -> None:
+    judgement = examine(executor, SCALE_KERNEL)  # it takes x to be contiguous
+    assert judgement.verdict.correct
+    strided, misaligned = of_stage(judgement, Stage.LAYOUT)
+    assert strided.reported and not strided.passed
+    assert "elements wrong" in strided.message
+    assert misaligned.passed
+
+
+BEYOND = {
+    "reads past the end": (
+        variant("x_ptr + index, mask=mask)", "x_ptr + index + index // (total - 1), mask=mask)"),
+        "never written",
+    ),
+    "writes past the end": (
+        variant(
+            "    tl.store(y_ptr",
+            "    tl.store(x_ptr + total + index, 0.0, mask=index < 8)\n    tl.store(y_ptr",
+        ),
+        "changed its inputs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_what_leaves_its_inputs_shows(executor: LocalExecutor, name: str) -> None:
+    source, reason = BEYOND[name]
+    verdict = executor.run(JudgeJob(subject=Subject(name="candidate", source=source))).verdict
+    assert verdict.outcome is Outcome.WRONG
+    assert reason in verdict.reason
+
+
+def test_right_for_the_problems_own_values_alone_is_wrong(executor: LocalExecutor) -> None:
+    """No negative number, no infinity and no number above one is among them."""
+    for wrong in ("tl.abs(x)", "tl.minimum(x, 8.0)"):
+        source = variant("2 * x + bias", f"2 * {wrong} + bias")
+        verdict = executor.run(JudgeJob(subject=Subject(name="a", source=source))).verdict
+        assert (verdict.outcome, verdict.stage) == (Outcome.WRONG, Stage.SMOKE)
+        assert any(check.name == "own #1" and check.passed for check in verdict.checks)
+
+
+@pytest.mark.parametrize("name", ["04", "36", "43", "77", "82"])
+def test_other_shapes_are_other_and_small(name: str) -> None:
+    problem = find_problem(name)
+    shapes = dict(other_shapes(problem))
+    assert {"prime sizes", "even sizes", "sizes of one"} - set(shapes) <= {"even sizes"}
+    small = shrink(problem).sizes
+    for variation in shapes.values():
+        assert variation.sizes != small
+        for fixed in ("kernel_size", "stride", "padding", "dilation"):
+            assert variation.sizes.get(fixed) == small.get(fixed)
+
+
+def test_secret_is_drawn_once_and_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / ".secret_seed"
+    secret = kept_secret(path)
+    assert kept_secret(path) == secret
+    assert kept_secret(tmp_path / "another") != secret
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert Settings().seed is None
+
+
+REPORT = """\
+========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 2 bytes
+=========     at scale_kernel+0x1a0 in /tmp/run/sources/0123456789abcdef/kernel.py:12
+=========     by thread (96,0,0) in block (4095,0,0)
+=========     Address 0x7f30d4800000 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7f30d4000000 of size 8388608 bytes
+=========     Host Frame: cuLaunchKernelEx [0x2f0d3c] in libcuda.so.1
+=========
+========= ERROR SUMMARY: 1 error
+"""
+
+
+def test_report_of_the_sanitizer_is_told_in_a_line() -> None:
+    told = "Invalid __global__ read of size 2 bytes at scale_kernel+0x1a0 in kernel.py:12"
+    assert first_error(REPORT) == told
+    assert first_error("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") is None
