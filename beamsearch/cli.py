@@ -19,6 +19,7 @@ from beamsearch.commands.profile import profile
 from beamsearch.commands.resume import resume
 from beamsearch.commands.run import run
 from beamsearch.commands.show import show
+from beamsearch.commands.time import time
 from beamsearch.commands.verify import verify
 from beamsearch.errors import BeamsearchError, Stopped
 
@@ -60,7 +61,7 @@ def top(
     """Makes GPU kernels fast on its own: profile, diagnose, rewrite, judge, keep the best."""
 
 
-for verb in (run, resume, problems, verify, profile, show, benchmark, doctor):
+for verb in (run, resume, problems, verify, time, profile, show, benchmark, doctor):
     app.command(verb.__name__)(verb)
 
 

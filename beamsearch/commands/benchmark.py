@@ -13,7 +13,7 @@ import typer
 from beamsearch.commands.options import DeviceOption
 
 if TYPE_CHECKING:
-    from beamsearch.executor.jobs import Executor
+    from beamsearch.executor.jobs import Comparison, Executor
     from beamsearch.problem import Problem
     from beamsearch.records.measurement import Measurement
     from profiling.profile import Floor
@@ -151,14 +151,15 @@ def measure(entry: Entry, device: int) -> Row:
         with lane(problem, device, "h200") as (executor, _):
             gpu = executor.gpu
             floor = measure_floor(problem, gpu, device)
-            times, missing = compare(entry, executor)
+            comparison = compare(entry, executor)
+            times, missing = comparison.measurements, comparison.failed
     except BeamsearchError as error:  # one problem's trouble is a line of its own, not the end
         missing = {name: str(error) for name in COLUMNS}
     return Row(problem.name, gpu, times, missing, floor)
 
 
-def compare(entry: Entry, executor: Executor) -> tuple[dict[str, Measurement], dict[str, str]]:
-    """Times by column, and the reason for each column that has none."""
+def compare(entry: Entry, executor: Executor) -> Comparison:
+    """Every kernel verified, then all that may be timed interleaved; a reason for each other."""
     from beamsearch.executor.jobs import CompareJob, JudgeJob, Subject
 
     missing: dict[str, str] = {}
@@ -178,7 +179,7 @@ def compare(entry: Entry, executor: Executor) -> tuple[dict[str, Measurement], d
         else:
             missing[name] = f"{verdict.outcome}: {verdict.reason}"
     comparison = executor.run(CompareJob(subjects=subjects))
-    return comparison.measurements, comparison.failed | missing
+    return comparison.model_copy(update={"failed": comparison.failed | missing})
 
 
 def line(row: Row) -> str:

@@ -57,6 +57,7 @@ def look(device: int | None) -> Iterator[Line]:
     yield from _platform()
     yield from _packages()
     yield from _gpu(device)
+    yield _walls()
     yield _endpoint()
     yield from _folders()
 
@@ -173,6 +174,19 @@ def _ncu() -> Iterator[Line]:
         yield Line("warn", "ncu permission", permission.reason, without)
     else:
         yield Line("ok", "ncu permission", permission.reason)
+
+
+def _walls() -> Line:
+    """What candidates are kept from."""
+    from beamsearch.judge.walls import here
+
+    found = here()
+    if not found.startswith("missing"):
+        return Line("ok", "walls", "all that there are stand between candidates and the rest")
+    todo = (
+        "in a container, start as root with CAP_SYS_ADMIN; candidates run without them until then"
+    )
+    return Line("warn", "walls", found, todo)
 
 
 def _endpoint() -> Line:

@@ -51,9 +51,10 @@ def verify(
     subject = Subject(name=kernel.stem, source=source)
     with lane(found, picked, target or "h200", seed) as (executor, _):
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
-        where = executor.gpu
+        where, walls = executor.gpu, executor.walls()
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
-    typer.echo(json_module.dumps(answer) if json else told(judgement))
+    answer["walls"] = walls
+    typer.echo(json_module.dumps(answer) if json else f"{walls}\n{told(judgement)}")
     if not judgement.verdict.correct:
         raise typer.Exit(1)
 

@@ -46,6 +46,8 @@ class Comparison(Record):
 
     measurements: dict[str, Measurement]
     failed: dict[str, str] = {}
+    turns: dict[str, list[float]] = {}
+    """Median of each turn by subject, in milliseconds: turns of one number were taken together."""
 
 
 class ProfileJob(Record):
@@ -68,6 +70,10 @@ class Executor(Protocol):
     def run(self, job: CompareJob) -> Comparison: ...
     @overload
     def run(self, job: ProfileJob) -> Profile: ...
+
+    def walls(self) -> str:
+        """Which walls around candidates are missing here, in one line."""
+        ...
 
     def close(self) -> None:
         """End every process this executor started."""

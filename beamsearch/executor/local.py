@@ -15,6 +15,7 @@ from beamsearch.executor.jobs import (
     ProfileJob,
 )
 from beamsearch.judge.processes import ForkServers, ServerLost
+from beamsearch.judge.walls import told
 from beamsearch.judge.without_gpu import ModellingJudge
 from beamsearch.problem import Problem
 from profiling.profile import Profile
@@ -46,8 +47,7 @@ class LocalExecutor:
         self.gpu = gpu.name
         scratch = scratch.resolve()
         try:
-            for leftover in ("processes", "tensors"):
-                shutil.rmtree(scratch / leftover, ignore_errors=True)
+            shutil.rmtree(scratch / "processes", ignore_errors=True)
             scratch.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"cannot write in {scratch}: {error}") from error
@@ -90,6 +90,10 @@ class LocalExecutor:
         if self._measuring is None:
             raise BeamsearchError("timing needs an NVIDIA GPU; there is none here")
         return self._measuring.compare(job.subjects)
+
+    def walls(self) -> str:
+        """Which walls around candidates are missing here, in one line."""
+        return told((self._measuring or self._servers).walls())
 
     def close(self) -> None:
         """End every process this executor started."""

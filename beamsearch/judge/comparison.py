@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
 from beamsearch.executor.jobs import Subject
+from beamsearch.judge.agreement import Batch, clocks_disagree, remembers
 from beamsearch.judge.processes import CandidateProcess
 from beamsearch.judge.reference import COMPILE_MODES, problem_message
-from beamsearch.judge.sources import source_of, write_source
-from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, lap
+from beamsearch.judge.sources import source_key, source_of, write_source
+from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, fresh_batch, run_batch
 from beamsearch.judge.verify import GPU_CALL_S, Log, Rejected, bind, check_policy, guarded, load
 from beamsearch.problem import Problem
-from beamsearch.records.verdict import Stage
+from beamsearch.records.verdict import Outcome, Stage
 
 TUNING_S = 300.0
 """Seconds torch.compile may take to tune itself; what it finds is kept for the next time."""
@@ -33,48 +35,51 @@ class Comparer:
         self._scratch = scratch
         self._processes: dict[str, CandidateProcess] = {}
         self._estimates: dict[str, float] = {}
-        self._kinds: dict[str, str] = {}
+        self._batches: dict[str, list[Batch]] = {}
 
     def run(
         self, subjects: list[Subject], open_process: Callable[..., CandidateProcess]
-    ) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Milliseconds by subject, and why a subject has none. One process a subject, all alive."""
+    ) -> tuple[dict[str, list[Batch]], dict[str, str]]:
+        """Batches by subject, and why a subject has none. One process a subject, all alive."""
         failed: dict[str, str] = {}
-        times: dict[str, list[float]] = {}
+
+        def attempt(name: str, action: Callable[[], None]) -> None:
+            try:
+                action()
+            except Rejected as rejection:
+                failed[name] = rejection.reason
+                self._batches.pop(name, None)
+                self._drop(name)
+
         try:
             for subject in subjects:
-                try:
-                    self._prepare(subject, open_process)
-                except Rejected as rejection:
-                    failed[subject.name] = rejection.reason
-                    self._drop(subject.name)
+                attempt(subject.name, lambda s=subject: self._prepare(s, open_process))  # type: ignore[misc]
             slowest = max(self._estimates.values(), default=1.0)
-            rounds = ROUNDS if slowest < 30 else ROUNDS // 2
-            for turn in range(rounds):
+            for _ in range(ROUNDS if slowest < 30 else ROUNDS // 2):
+                new = self._timed.renew()
                 for name in list(self._processes):
-                    try:
-                        times.setdefault(name, []).extend(self._turn(name, turn == rounds - 1))
-                    except Rejected as rejection:
-                        failed[name] = rejection.reason
-                        times.pop(name, None)
-                        self._drop(name)
+                    attempt(name, lambda n=name, new=new: self._turn(n, new))  # type: ignore[misc]
+            for subject in subjects:
+                if subject.kind == "kernel" and subject.name in self._batches:
+                    attempt(subject.name, lambda n=subject.name: self._believe(n))  # type: ignore[misc]
         finally:
             for name in list(self._processes):
                 self._drop(name)
-        return times, failed
+        return self._batches, failed
 
     def _prepare(self, subject: Subject, open_process: Callable[..., CandidateProcess]) -> None:
-        """Start, load, bind, check once where it is a kernel, and estimate. Raises Rejected."""
+        """Start, load, bind, check once, and estimate. Raises Rejected."""
         name, first_s = subject.name, FIRST_CALL_S
         if subject.kind == "kernel":
             source = source_of(subject)
             check_policy(source, Log())
-            process = self._processes[name] = open_process()
-            load(process, write_source(self._scratch, source))
+            path = write_source(self._scratch, source)
+            process = self._processes[name] = open_process(key=source_key(source))
+            load(process, path)
         else:
             first_s = TUNING_S
             process = self._processes[name] = open_process(
-                env=baseline_caches(), file_bytes=BASELINE_FILE_BYTES
+                trusted=True, env=baseline_caches(), file_bytes=BASELINE_FILE_BYTES
             )
             problem, mode = problem_message(self._problem), COMPILE_MODES[subject.kind]
             guarded(
@@ -82,30 +87,29 @@ class Comparer:
                 "reference",
                 lambda: process.ask("reference", TUNING_S, problem=problem, mode=mode),
             )
-        self._kinds[name] = subject.kind
         for label, inputs in zip(self._timed.names, self._timed.inputs, strict=True):
             assert inputs.shared is not None
             bind(process, label, inputs.shared, GPU_CALL_S)
-        check = subject.kind == "kernel"
         # Every set once before anything is timed: each may be compiled for on its own.
-        lap(process, self._timed, warmup=2, count=1, timeout_s=first_s, check=check)
-        again = lap(process, self._timed, warmup=2, count=3, timeout_s=first_s)
-        self._estimates[name] = again.median_ms
+        every = list(range(len(self._timed.inputs)))
+        run_batch(process, self._timed, every, 0, 2, first_s, check=True)
+        again = run_batch(process, self._timed, self._timed.schedule(3), 0, 2, first_s)
+        self._estimates[name] = statistics.median(again.times_ms)
 
-    def _turn(self, name: str, last: bool) -> list[float]:
-        """One turn of a subject: as many calls as fit, a whole number of rounds over the sets."""
+    def _turn(self, name: str, new: int) -> None:
+        """One turn of a subject: as many calls as fit, the last one checked. Raises Rejected."""
         estimate = self._estimates[name]
         count = max(2, min(20, round(TURN_MS / max(estimate, 1e-3))))
-        check = last and self._kinds[name] == "kernel"
-        result = lap(
-            self._processes[name],
-            self._timed,
-            warmup=2,
-            count=count,
-            timeout_s=30.0 + count * estimate / 100,
-            check=check,
-        )
-        return result.times_ms
+        process = self._processes[name]
+        batch = fresh_batch(process, self._timed, count, 2, estimate, new)
+        self._batches.setdefault(name, []).append(batch)
+
+    def _believe(self, name: str) -> None:
+        """The clocks agree, as where a candidate is timed alone. Raises Rejected."""
+        batches = self._batches[name]
+        reason = clocks_disagree(batches, self._timed.flush_ms) or remembers(batches)
+        if reason:
+            raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
 
     def _drop(self, name: str) -> None:
         process = self._processes.pop(name, None)

@@ -13,7 +13,6 @@ import linecache
 import os
 import socket
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -24,24 +23,33 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from beamsearch.errors import KernelError
+from beamsearch.judge.activity import NoCupti, Watcher
+from beamsearch.judge.driver import Mapping, open_descriptor
 from beamsearch.judge.patches import members, refuse_patches
-from beamsearch.judge.protocol import Gone, decode_arguments, open_tensor, receive, send
+from beamsearch.judge.protocol import (
+    Gone,
+    decode_arguments,
+    open_tensor,
+    receive_with_descriptors,
+    send,
+)
+from beamsearch.judge.stopwatch import Stopwatch
 from beamsearch.kernel import CallArguments, bind
-
-FLUSH_BYTES = 256 << 20
-"""Least size of the buffer whose filling empties the L2; twice the L2 where that is more."""
 
 
 def serve(link: socket.socket) -> None:
     """Answer the judge's requests until it hangs up."""
     harness = Harness()
+    # Bound now: a candidate that patches the class patches nothing that is called here.
+    operations = {name: getattr(harness, name) for name in dir(harness) if name.startswith("do_")}
     while True:
         try:
-            request = receive(link)
+            request, descriptors = receive_with_descriptors(link)
         except Gone:
             return
         try:
-            answer = getattr(harness, "do_" + request.pop("op"))(**request)
+            harness.descriptors = descriptors
+            answer = operations["do_" + request.pop("op")](**request)
         except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
             answer = {"error": describe_error(error, harness.source)}
         send(link, answer)
@@ -70,16 +78,21 @@ class Harness:
         self.device = "cpu"
         self.source: str | None = None
         self.module: ModuleType | None = None
-        self._storages: dict[str, torch.UntypedStorage] = {}
-        self._flush: torch.Tensor | None = None
+        self.descriptors: list[int] = []
+        """What came along with the request at hand."""
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        self._mappings: list[Mapping] = []
         self._calls: dict[str, Callable[[], Any]] = {}
         self._make: Callable[[CallArguments], Callable[[], Any]] | None = None
+        self._last: Any = None
         # Bound here so that a candidate that patches modules patches nothing we use.
-        self._event: Any = torch.cuda.Event
-        self._elapsed: Any = torch.cuda.Event.elapsed_time
         self._synchronize = torch.cuda.synchronize
-        self._clock = time.perf_counter
         self._members: dict[str, Any] = {}
+        self._plain = torch.Tensor
+        self._copy: Any = torch._C.TensorBase.copy_
+        self._stopwatch: Stopwatch | None = None
+        self._watcher: Watcher | None = None
+        self._no_watcher = ""
         torch.set_num_threads(1)
 
     def do_open(self, device: int | None, l2_bytes: int = 0) -> dict[str, Any]:
@@ -87,10 +100,34 @@ class Harness:
         if device is not None:
             self.device = f"cuda:{device}"
             torch.cuda.set_device(device)
-            size = max(2 * l2_bytes, FLUSH_BYTES)
-            self._flush = torch.empty(size, dtype=torch.uint8, device=self.device)
-            self._event(enable_timing=True).record()
+            torch.zeros(1, device=self.device)  # the context
+            self._stopwatch = Stopwatch(l2_bytes)
+            try:
+                self._watcher = Watcher()
+            except NoCupti as error:
+                self._no_watcher = str(error)
             self._synchronize()
+        return {}
+
+    def do_prepare(self) -> dict[str, Any]:
+        """Have Triton compile what every kernel's launch needs into the compile cache."""
+        from triton.runtime import driver
+
+        return {"capability": driver.active.get_current_target().arch}
+
+    def do_map(self, places: list[dict[str, Any]]) -> dict[str, Any]:
+        """Map memory whose descriptors came along."""
+        for place, descriptor in zip(places, self.descriptors, strict=True):
+            if place["memory"] == "driver":
+                index = torch.device(self.device).index
+                mapping = open_descriptor(descriptor, place["bytes"], index)
+                self._mappings.append(mapping)
+                self._storages[place["id"]] = mapping.tensor().untyped_storage()
+            else:
+                path = f"/proc/self/fd/{descriptor}"
+                mapped: Any = torch.UntypedStorage.from_file(path, True, place["bytes"])
+                self._storages[place["id"]] = mapped
+            os.close(descriptor)
         return {}
 
     def do_load(self, source: str) -> dict[str, Any]:
@@ -148,49 +185,67 @@ class Harness:
             self._wait()
         return self._hand_over(result, outputs, storages)
 
-    def do_time(
-        self,
-        names: list[str],
-        warmup: int,
-        count: int,
-        outputs: list[Any],
-        storages: list[Any],
-    ) -> dict[str, Any]:
-        """Time `count` calls with the L2 emptied before each, over argument sets in turn.
+    def do_time(self, warmup: int, warm: str, schedule: list[str]) -> dict[str, Any]:
+        """Time one call for each name in the schedule, the L2 emptied before each. Milliseconds.
 
-        The result of the last call, which is on the last set, is handed over. Milliseconds.
+        Warm-up calls are on the name `warm`. The last result is kept for `do_collect`.
         """
-        assert self._flush is not None
-        calls = [self._calls[name] for name in names]
-        flush = self._flush
-        starts = [self._event(enable_timing=True) for _ in range(count)]
-        ends = [self._event(enable_timing=True) for _ in range(count)]
-        result = None
+        watch = self._stopwatch
+        assert watch is not None
+        calls = [self._calls[name] for name in schedule]
+        watch.prepare(len(calls))
+        result = self._last = None
         with call_mode():
-            for index in range(warmup):
-                calls[index % len(calls)]()
-            self._synchronize()
-            began = self._clock()
-            for index in range(count):
+            for _ in range(warmup):
+                watch.flush()
+                self._calls[warm]()
+            watch.flush()  # the queue is never empty, or the first call would wait for Python
+            for index, call in enumerate(calls):
                 result = None  # its memory is free for the next call
-                call = calls[(index - count) % len(calls)]
-                flush.zero_()
-                starts[index].record()
+                watch.flush()
+                watch.start(index)
                 result = call()
-                ends[index].record()
-            self._synchronize()
-            span_ms = (self._clock() - began) * 1e3
-        times = [self._elapsed(start, end) for start, end in zip(starts, ends, strict=True)]
-        return self._hand_over(result, outputs, storages) | {"times_ms": times, "span_ms": span_ms}
+                watch.end(index)
+            watch.wait()
+        self._last = result
+        return {"times_ms": watch.times_ms(len(calls))}
+
+    def do_collect(self, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
+        """Copy the last timed call's results out."""
+        result, self._last = self._last, None
+        return self._hand_over(result, outputs, storages)
+
+    def do_watch(self, schedule: list[str]) -> dict[str, Any]:
+        """One call for each name, with all that the GPU does `before` it (the flush, and what was
+        left over) and `during` it; or why that cannot be told."""
+        watch, watcher = self._stopwatch, self._watcher
+        assert watch is not None
+        if watcher is None:
+            return {"missing": self._no_watcher}
+        told = []
+        try:
+            watcher.start()
+            with call_mode():
+                for name in schedule:
+                    watch.flush()
+                    watch.wait()
+                    before = watcher.take()
+                    self._calls[name]()
+                    watch.wait()
+                    told.append({"before": before, "during": watcher.take()})
+            watcher.stop()
+        except NoCupti as error:
+            return {"missing": str(error)}
+        return {"calls": told}
 
     def _arguments(self, arguments: dict[str, Any], storages: list[Any]) -> CallArguments:
         return decode_arguments(arguments, [self._map(item) for item in storages], self.device)
 
     def _map(self, item: dict[str, Any]) -> torch.UntypedStorage:
         """A storage of the judge's, mapped once."""
-        key = str(item)
+        key = item["id"]
         if key not in self._storages:
-            self._storages[key] = map_storage(item)
+            self._storages[key] = _open_ipc(item["handle"])
         return self._storages[key]
 
     def _wait(self) -> None:
@@ -206,7 +261,7 @@ class Harness:
         described: list[dict[str, Any]] = []
         mapped = [self._map(item) for item in storages]
         for index, value in enumerate(results):
-            if not isinstance(value, torch.Tensor):
+            if type(value) is not self._plain:  # a subclass could do its work while it is copied
                 described.append({"type": type(value).__name__})
                 continue
             told = {
@@ -222,16 +277,14 @@ class Harness:
                 fits = told["shape"] == place["size"] and told["dtype"] == place["dtype"]
                 if fits and value.device.type == torch.device(self.device).type:
                     with call_mode():
-                        open_tensor(place, mapped, self.device).copy_(value)
+                        self._copy(open_tensor(place, mapped, self.device), value)
         self._wait()
         return {"results": described}
 
 
-def map_storage(item: dict[str, Any]) -> Any:
-    """Memory of the judge's, by file or by CUDA handle."""
-    if "file" in item:
-        return torch.UntypedStorage.from_file(item["file"], True, item["bytes"])
-    handle = [base64.b64decode(x["b64"]) if isinstance(x, dict) else x for x in item["cuda"]]
+def _open_ipc(told: list[Any]) -> Any:
+    """Memory of the judge's by its CUDA IPC handle."""
+    handle = [base64.b64decode(x["b64"]) if isinstance(x, dict) else x for x in told]
     return torch.UntypedStorage._new_shared_cuda(*handle)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -230,6 +231,24 @@ class InputSets:
         for buffer, storage in zip(inputs.shared.inputs, storages.values(), strict=True):
             fill(buffer, storage)
         _settle(inputs.shared.inputs)
+
+    def renew(self, inputs: InputSet, seed: int | None = None) -> None:
+        """Other values in the same shared memory, with their oracle: from this seed, else from one
+        that nobody can know."""
+        assert inputs.shared is not None
+        assert self._wide is not None
+        inputs.seed = secrets.randbits(62) if seed is None else seed
+        instance = self._instance(inputs)
+        oracles = run_oracle(instance, instance.inputs, self._wide)
+        inputs.expected = [
+            replace(item, oracle=oracle)
+            for item, oracle in zip(inputs.expected, oracles, strict=True)
+        ]
+        buffers = inputs.shared.inputs
+        for buffer, storage in zip(buffers, _storages(instance).values(), strict=True):
+            fill(buffer, storage)
+        _settle(buffers)
+        inputs.shared.checksums[:] = [buffer.checksum() for buffer in buffers]
 
     def mend(self) -> None:
         """Repair every set in memory that is not what it was: a candidate that writes outside its

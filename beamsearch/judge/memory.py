@@ -1,11 +1,14 @@
-"""Memory that the judge owns and candidates map: files without a GPU, CUDA IPC with one."""
+"""Memory that the judge owns and candidates map: descriptors that go over the control socket."""
 
 from __future__ import annotations
 
 import base64
 import itertools
-from pathlib import Path
+import os
+import resource
 from typing import TYPE_CHECKING, Any
+
+from beamsearch.judge.driver import DriverError, Mapping, create
 
 if TYPE_CHECKING:
     import torch
@@ -17,27 +20,46 @@ PIECE = 1 << 25
 class SharedMemory:
     """Gives out memory that another process can map, on one device.
 
-    On a GPU everything shared comes from a pool of its own: a mapped CUDA allocation is mapped
-    whole, and nothing that candidates must not see may lie in it. CUDA IPC works between processes
-    of one user only.
+    Without a GPU it is anonymous shared memory, on a GPU memory of the driver's own: both are
+    descriptors, which work for a process of any user. Where the driver has no such memory, CUDA's
+    older IPC handles serve, between processes of one user only; `same_user` then says why.
     """
 
-    def __init__(self, device: str, folder: Path) -> None:
+    _ids = itertools.count()
+
+    def __init__(self, device: str) -> None:
         self.device = device
-        self._folder = folder
-        self._names = itertools.count()
+        self.same_user = ""
         self._pool: Any = None
+        _raise_file_limit()
 
     def allocate(self, size: int) -> Buffer:
         """A buffer of at least `size` bytes, in whole words."""
         import torch
 
         size = max(8, -(-size // 8) * 8)
+        place: dict[str, Any] = {"id": next(self._ids), "bytes": size}
         if self.device == "cpu":
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._folder / f"buffer-{next(self._names)}"
-            mapped: Any = torch.UntypedStorage.from_file(str(path), True, size)
-            return Buffer(mapped, {"file": str(path), "bytes": size}, path)
+            descriptor = os.memfd_create("beamsearch")
+            os.truncate(descriptor, size)
+            mapped: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{descriptor}", True, size)
+            return Buffer(mapped, size, place | {"memory": "file", "fd": descriptor})
+        if not self.same_user:
+            try:
+                mapping, descriptor = create(size, torch.device(self.device).index)
+            except DriverError as error:
+                self.same_user = str(error)
+            else:
+                storage = mapping.tensor().untyped_storage()
+                told = place | {"memory": "driver", "fd": descriptor, "bytes": mapping.size}
+                return Buffer(storage, size, told, mapping=mapping)
+        return self._allocate_ipc(size, place)
+
+    def _allocate_ipc(self, size: int, place: dict[str, Any]) -> Buffer:
+        """From a pool of its own: a mapped allocation is mapped whole, and nothing that candidates
+        must not see may lie in it."""
+        import torch
+
         if self._pool is None:
             self._pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(self._pool, torch.device(self.device)):
@@ -49,7 +71,15 @@ class SharedMemory:
             {"b64": base64.b64encode(part).decode()} if isinstance(part, bytes) else part
             for part in parts
         ]
-        return Buffer(storage, {"cuda": handle}, counter=(parts[4], parts[5]))
+        told = place | {"memory": "ipc", "handle": handle}
+        return Buffer(storage, size, told, counter=(parts[4], parts[5]))
+
+
+def _raise_file_limit() -> None:
+    """A model has hundreds of tensors, and each input set a descriptor for each of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Buffer:
@@ -58,19 +88,17 @@ class Buffer:
     def __init__(
         self,
         storage: torch.UntypedStorage,
+        size: int,
         place: dict[str, Any],
-        path: Path | None = None,
+        mapping: Mapping | None = None,
         counter: tuple[bytes, int] | None = None,
     ) -> None:
         self.storage = storage
+        self.size = size
+        """Bytes that were asked for; the storage may be larger."""
         self.place = place
-        self._path = path
+        self._mapping = mapping
         self._counter = counter
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.storage.nbytes()
 
     def view(self, dtype: torch.dtype, shape: Any) -> Any:
         """A tensor on this memory."""
@@ -118,12 +146,17 @@ class Buffer:
         """Give the memory back; nobody may have it mapped any more."""
         import torch
 
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-        elif self._counter is not None:
+        device = self.storage.device
+        if self._counter is not None:
             # Children are killed and count nothing down: torch would keep the memory for them.
-            device = self.storage.device
             storages: Any = torch.UntypedStorage
             storages._release_ipc_counter(*self._counter, device=device)
             self._counter = None
         self.storage = torch.empty(0).untyped_storage()
+        if self._mapping is not None:
+            torch.cuda.synchronize(device)
+            self._mapping.close()
+            self._mapping = None
+        descriptor = self.place.pop("fd", None)
+        if descriptor is not None:
+            os.close(descriptor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +13,8 @@ from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import BeamsearchError, KernelError, ProblemError
 from beamsearch.executor.jobs import Comparison, Judgement, Subject
 from beamsearch.executor.lane import Lane
-from beamsearch.judge.comparison import Comparer
-from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
+from beamsearch.judge.inputs import ORDER, InputSets, meta_arguments
+from beamsearch.judge.measure import Visit
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import (
     CandidateError,
@@ -34,7 +33,6 @@ from beamsearch.judge.robustness import (
 from beamsearch.judge.sanitizer import check_memory
 from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, time_calls, to_measurement
 from beamsearch.judge.verify import (
     COMPILE_S,
     GPU_CALL_S,
@@ -46,6 +44,7 @@ from beamsearch.judge.verify import (
     load,
     run_sets,
 )
+from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, USER
 from beamsearch.problem import Problem, shrink
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Reach, Stage
@@ -81,21 +80,18 @@ class MeasuringJudge:
     ) -> None:
         import torch
 
-        properties = torch.cuda.get_device_properties(device)
         torch.cuda.set_device(device)
-        self.device_name: str = properties.name
-        self._uuid = f"GPU-{properties.uuid}"
-        self._visit = uuid.uuid4().hex[:12]
+        self._visit = Visit(problem, gpu, device)
+        self.device_name = self._visit.device_name
         self._problem = problem
         self._gpu = gpu
         self._device = device
-        self._l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or gpu.l2_bytes
         self._servers = servers
         self._scratch = scratch
         self._seed = seed
-        self._lane = Lane(self._uuid)
+        self._lane = Lane(self._visit.gpu_uuid)
         self._compilers = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) // 2))
-        self._memory = memory = SharedMemory(f"cuda:{device}", scratch / "tensors")
+        self._memory = memory = SharedMemory(f"cuda:{device}")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
         self._elsewhere: list[tuple[str, InputSets]] | None = None
         self._smoke: InputSets | None = None
@@ -104,6 +100,7 @@ class MeasuringJudge:
             self._smoke = InputSets(shrink(problem), f"cuda:{device}", memory, seed)
         except ProblemError as error:
             self._no_smoke = f"shrunk shapes: {error}"
+        self._ready = False
         self._compiled: dict[str, Profile] = {}
         self._profiles: dict[str, Profile] = {}
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
@@ -118,9 +115,10 @@ class MeasuringJudge:
         try:
             check_policy(source, log)
             path = write_source(self._scratch, source)
+            self._prepare()
             self._compile_ahead(source, path, log)
             with self._lane.held():
-                measurement = self._on_gpu(path, log, thorough)
+                measurement = self._on_gpu(source, path, log, thorough)
                 if sanitize:
                     self._check_memory(path, log)
         except Rejected as rejection:
@@ -136,13 +134,15 @@ class MeasuringJudge:
         """
         arguments = meta_arguments(self._problem)
         gpu = self._gpu.model_dump(mode="json")
-        with self._compilers, self._servers.fork("normal", limit_memory=False) as process:
+        key = source_key(source)
+        forked = self._servers.fork("normal", key=key, limit_memory=False)
+        with self._compilers, forked as process:
             try:
                 load(process, path)
                 log.passed(Stage.LOAD, "import")
                 profile = compile_call(process, arguments, gpu, log)
                 with self._lock:
-                    self._compiled[source_key(source)] = profile
+                    self._compiled[key] = profile
                 self._compile_smoke(process, gpu)
             except Rejected as rejection:
                 if rejection.stage is Stage.LOAD or rejection.outcome is Outcome.TIMEOUT:
@@ -159,12 +159,37 @@ class MeasuringJudge:
             with suppress(CandidateError, ProcessDied, DeadlineMissed):
                 process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu)
 
-    def _on_gpu(self, path: str, log: Log, thorough: bool) -> Measurement:
+    def _prepare(self) -> None:
+        """Once, before the first candidate: which walls CUDA works behind, and in the compile cache
+        what every kernel's launch needs."""
+        with self._lock, self._lane.held():
+            if self._ready:
+                return
+            self._true.draw(TRUE_SETS)
+            if reason := self._memory.same_user:
+                for wall in (USER, PROCESSES):
+                    self._servers.leave_out(wall, f"the GPU's memory is shared otherwise: {reason}")
+            with self.open_process(trusted=True) as process:
+                process.ask("prepare", COMPILE_S)
+            for wall in (FILES, NETWORK, PROCESSES, USER):
+                try:
+                    self.open_process().end()
+                    break
+                except BeamsearchError:  # one wall less, until CUDA starts
+                    self._servers.leave_out(wall, "CUDA does not start behind it")
+            self._ready = True
+
+    def walls(self) -> dict[str, str]:
+        """Wall -> why candidates do without it here, "" where it stands."""
+        self._prepare()
+        return self._servers.walls()
+
+    def _on_gpu(self, source: str, path: str, log: Log, thorough: bool) -> Measurement:
         """Every stage on the GPU, in one process unless a foreign shape ends it. Needs the lane."""
         import torch
 
         def opened() -> CandidateProcess:
-            process = self.open_process()
+            process = self.open_process(key=source_key(source))
             processes.append(process)
             load(process, path)
             return process
@@ -183,8 +208,7 @@ class MeasuringJudge:
                 run_sets(process, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
                 log.specialised(Stage.OTHER_SHAPES, "shrunk shapes", elsewhere.reason)
             check_determinism(process, self._true, true[0], log, GPU_CALL_S)
-            result = time_calls(process, timed_sets(self._true, true), FIRST_CALL_S)
-            log.passed(Stage.TIMING, "events", f"{len(result.times_ms)} calls, last result right")
+            measurement = self._visit.measure(process, source, self._true, true, log)
             if thorough:
                 self._try_elsewhere(process, opened, log)
             else:
@@ -199,7 +223,7 @@ class MeasuringJudge:
                 log.output.append(process.output)
             if not sound:
                 self._mend()
-        return self._measurement(result.times_ms)
+        return measurement
 
     def _true_sets(self) -> list[InputSet]:
         """Those every candidate is run on. Raises ProblemError where they do not fit on the GPU."""
@@ -272,7 +296,7 @@ class MeasuringJudge:
         """A process with a CUDA context and no candidate in it yet. Needs the lane."""
         process = self._servers.fork("normal", limit_memory=False, **options)
         try:
-            process.ask("open", OPEN_S, device=self._device, l2_bytes=self._l2_bytes)
+            process.ask("open", OPEN_S, device=self._device, l2_bytes=self._visit.l2_bytes)
         except (CandidateError, ProcessDied, DeadlineMissed) as error:
             process.end()
             raise BeamsearchError(
@@ -281,19 +305,12 @@ class MeasuringJudge:
             ) from error
         return process
 
-    def _measurement(self, times_ms: list[float]) -> Measurement:
-        return to_measurement(times_ms, self.device_name, self._uuid, self._visit)
-
     def compare(self, subjects: list[Subject]) -> Comparison:
         """Times of several subjects, interleaved."""
+        self._prepare()
         with self._lane.held():
             true = self._true_sets()
-            comparer = Comparer(self._problem, timed_sets(self._true, true), self._scratch)
-            times, failed = comparer.run(subjects, self.open_process)
-        return Comparison(
-            measurements={name: self._measurement(value) for name, value in times.items()},
-            failed=failed,
-        )
+            return self._visit.compare(subjects, self._true, true, self._scratch, self.open_process)
 
     def close(self) -> None:
         """Give the GPU's memory back; the fork servers must have ended."""
@@ -342,12 +359,3 @@ class MeasuringJudge:
         if key not in self._compiled:
             raise KernelError("cannot be profiled: " + "; ".join(log.not_checked))
         return self._compiled[key]
-
-
-def timed_sets(sets: InputSets, true: list[InputSet]) -> TimedSets:
-    """Two sets of the problem's own distribution where they prove something, else what does."""
-    kept = [inputs for inputs in true if inputs.shared is not None]
-    own = [inputs for inputs in kept if inputs.distribution == "own"]
-    chosen = (own if len(own) >= 2 else kept)[:2]
-    names = [f"{Stage.TRUE_SHAPES.value} {inputs.label}" for inputs in chosen]
-    return TimedSets(sets, chosen, names)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from typing import Any, Literal
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge import protocol
 from beamsearch.judge.protocol import Gone
+from beamsearch.judge.walls import FIRST_UID
 
 Mode = Literal["normal", "interpreter"]
 
@@ -36,6 +37,12 @@ _KEPT = re.compile(
     r"|XDG_CACHE_HOME|(LC|CUDA|NVIDIA|NCCL|TRITON|TORCH|TORCHINDUCTOR|PYTORCH|OMP|MKL)_\w+"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+
+
+COMMON = "common"
+"""Name of the compile cache that only trusted processes write; others begin with a copy."""
+USERS_EACH = 10_000
+"""User ids for the candidates of one judge."""
 
 
 class ProcessDied(Exception):
@@ -87,6 +94,9 @@ class ForkServers:
         self._generation = 0
         self._count = 0
         self._closed = False
+        self._users: dict[str, int] = {}
+        self._without: dict[str, str] = {}
+        self._missing: dict[str, str] | None = None
 
     @property
     def closed(self) -> bool:
@@ -135,8 +145,61 @@ class ForkServers:
             except (OSError, Gone) as error:
                 raise Gone(f"the fork server does not answer: {error}") from error
 
+    def leave_out(self, wall: str, reason: str) -> None:
+        """Build this wall around no candidate from now on."""
+        self._without[wall] = reason
+        self._missing = None
+
+    def walls(self) -> dict[str, str]:
+        """Wall -> why candidates do without it here, "" where it stands."""
+        if self._missing is None:
+            folder = self._scratch / "processes" / "walls"
+            folder.mkdir(parents=True, exist_ok=True)
+            self.start()
+            asked = {"op": "walls", "walls": self._plan(str(folder), None)}
+            try:
+                self._missing = self._ask("normal", asked)["missing"]
+            except Gone as error:
+                raise ServerLost(str(error)) from error
+        return dict(self._missing)
+
+    def _plan(self, folder: str, key: str | None) -> dict[str, Any]:
+        """The walls of a process with this folder. One source, one user: its processes share a
+        compile cache, which another source's could otherwise poison."""
+        own, needed = [folder], []
+        if key is not None:
+            own.append(str(self._cache(key)))
+            needed.append(str(self._scratch / "sources" / key))
+        number = self._users.setdefault(key or folder, len(self._users))
+        return {
+            "own": own,
+            "needed": [place for place in needed if Path(place).is_dir()],
+            "hidden": [str(self._scratch), str(self._scratch.parent)][: 1 + self._in_a_run],
+            "uid": FIRST_UID + os.getpid() % USERS_EACH * USERS_EACH + number % USERS_EACH,
+            "without": self._without,
+        }
+
+    @property
+    def _in_a_run(self) -> bool:
+        """Whether the folder around the scratch folder is a run's, with its seed in it."""
+        return self._scratch.name == ".scratch"
+
+    def _cache(self, key: str) -> Path:
+        """The compile cache of a source; begun with what every kernel needs."""
+        folder = self._scratch / "triton-cache" / key
+        if not folder.exists():
+            common = self._scratch / "triton-cache" / COMMON
+            if common.is_dir():
+                shutil.copytree(common, folder, dirs_exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def fork(self, mode: Mode, **options: Any) -> CandidateProcess:
-        """A new candidate process. Raises BeamsearchError where none can be had."""
+        """A new candidate process. Raises BeamsearchError where none can be had.
+
+        Options: `key` of the source that it will import; `trusted`, for PyTorch's own code, which
+        gets no walls; `env`, `limit_memory` and `file_bytes`.
+        """
         self.start()
         for attempt in (1, 2):
             generation = self._generation
@@ -164,6 +227,8 @@ class ForkServers:
         self,
         mode: Mode,
         *,
+        key: str | None = None,
+        trusted: bool = False,
         env: Mapping[str, str] | None = None,
         limit_memory: bool = True,
         file_bytes: int = FILE_BYTES,
@@ -180,9 +245,11 @@ class ForkServers:
                 "output": str(folder / "output.txt"),
                 "env": {
                     "TMPDIR": str(folder),
-                    "TRITON_CACHE_DIR": str(self._scratch / "triton-cache"),
+                    "TRITON_CACHE_DIR": str(self._cache(COMMON if key is None else key)),
+                    **({} if trusted else {"HOME": str(folder)}),
                     **(env or {}),
                 },
+                "walls": None if trusted else self._plan(str(folder), key),
                 "data_bytes": DATA_BYTES if limit_memory else None,
                 "file_bytes": file_bytes,
             }
@@ -241,6 +308,7 @@ class CandidateProcess:
         self._pid = pid
         self._link: socket.socket | None = link
         self._folder = folder
+        self._handed_over: set[int] = set()
         self.output = ""
 
     def __enter__(self) -> CandidateProcess:
@@ -254,8 +322,16 @@ class CandidateProcess:
         assert self._link is not None
         deadline = time.monotonic() + timeout_s
         try:
-            protocol.send(self._link, {"op": op, **arguments})
-            answer = protocol.receive(self._link, deadline)
+            for places in self._not_handed_over(arguments.get("storages", [])):
+                fds = [place["fd"] for place in places]
+                protocol.send(self._link, {"op": "map", "places": places}, fds)
+                answer = protocol.receive(self._link, deadline)
+                if "error" in answer:
+                    break
+                self._handed_over.update(place["id"] for place in places)
+            else:
+                protocol.send(self._link, {"op": op, **arguments})
+                answer = protocol.receive(self._link, deadline)
         except TimeoutError as error:
             raise DeadlineMissed(f"no answer within {timeout_s:g} s") from error
         except Gone as error:
@@ -267,6 +343,18 @@ class CandidateProcess:
             details["message"] = self.clean(str(details.get("message", "")))
             raise CandidateError(details)
         return answer
+
+    def _not_handed_over(self, places: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+        """Memory with a descriptor that this process does not have yet, by the messageful."""
+        new = {
+            place["id"]: place
+            for place in places
+            if "fd" in place and place["id"] not in self._handed_over
+        }
+        remaining = list(new.values())
+        while remaining:
+            yield remaining[: protocol.MAX_DESCRIPTORS]
+            remaining = remaining[protocol.MAX_DESCRIPTORS :]
 
     def _how_it_died(self, gone: str) -> str:
         status = self.end()

@@ -26,6 +26,7 @@ def profile_on_gpu(
     from profiling.ncu import profile_command
 
     folder = Path(source_file).parent
+    cache = scratch / "triton-cache" / folder.name  # the source's own
     spec = folder / "call.json"
     spec.write_text(
         json.dumps(
@@ -40,7 +41,7 @@ def profile_on_gpu(
     return profile_command(
         [sys.executable, "-m", "beamsearch.judge.call", str(spec)],
         cwd=folder,
-        env=scrubbed_environment() | {"TRITON_CACHE_DIR": str(scratch / "triton-cache")},
+        env=scrubbed_environment() | {"TRITON_CACHE_DIR": str(cache)},
         timeout_s=PROFILE_S,
         kernels=triton_kernels(source),
         keep_report=folder / "profile.ncu-rep",  # in scratch: whoever wants it takes it from there

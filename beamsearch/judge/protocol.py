@@ -9,7 +9,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.kernel import CallArguments
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
 
 HEADER = struct.Struct("!I")
+MAX_DESCRIPTORS = 100
+"""File descriptors of one message; Linux takes up to 253."""
 MAX_MESSAGE = 64 << 20
 """Bytes of one message: an access trace is the largest, a few megabytes."""
 
@@ -32,10 +34,12 @@ def frame(message: Mapping[str, Any]) -> bytes:
     return HEADER.pack(len(data)) + data
 
 
-def send(sock: socket.socket, message: Mapping[str, Any]) -> None:
-    """Send one message. Raises Gone."""
+def send(sock: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
+    """Send one message, and file descriptors with it. Raises Gone."""
     try:
-        sock.sendall(frame(message))
+        data = frame(message)
+        sent = socket.send_fds(sock, [data], list(descriptors)) if descriptors else 0
+        sock.sendall(data[sent:])
     except OSError as error:
         raise Gone(str(error)) from error
 
@@ -44,6 +48,18 @@ def receive(sock: socket.socket, deadline: float | None = None) -> dict[str, Any
     """The next message. Raises Gone, and TimeoutError past the deadline (monotonic seconds)."""
     (size,) = HEADER.unpack(_read(sock, HEADER.size, deadline))
     return receive_body(sock, size, deadline)
+
+
+def receive_with_descriptors(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """The next message, with the file descriptors that came along. Raises Gone."""
+    try:
+        header, descriptors, _, _ = socket.recv_fds(sock, HEADER.size, MAX_DESCRIPTORS)
+    except OSError as error:
+        raise Gone(str(error)) from error
+    if len(header) < HEADER.size:
+        raise Gone("the connection was closed")
+    (size,) = HEADER.unpack(header)
+    return receive_body(sock, size), descriptors
 
 
 def receive_body(sock: socket.socket, size: int, deadline: float | None = None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import ctypes
 import gc
 import importlib
 import io
+import json
 import os
 import resource
 import signal
@@ -21,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from beamsearch.judge.protocol import HEADER, Gone, receive_body, send
+from beamsearch.judge import walls
+from beamsearch.judge.protocol import Gone, receive_with_descriptors, send
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -69,18 +71,20 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
     keep = keep or set()
     while True:
         try:
-            request, descriptor = _receive_request(control)
+            request, descriptors = receive_with_descriptors(control)
         except Gone:
             break
+        answer: dict[str, Any]
         if request["op"] == "fork":
-            assert descriptor is not None
-            pid = os.fork()
+            pid, apart = _fork(request)
             if pid == 0:
                 control.close()
-                _become_candidate(request, socket.socket(fileno=descriptor))
-            os.close(descriptor)
+                _become_candidate(request, apart, socket.socket(fileno=descriptors[0]))
+            os.close(descriptors[0])
             children.add(pid)
             answer = {"pid": pid}
+        elif request["op"] == "walls":
+            answer = {"missing": _try_walls(request)}
         else:
             answer = {"status": _end(request["pid"])}
             children.discard(request["pid"])
@@ -94,27 +98,41 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
     _sweep(keep)
 
 
-def _receive_request(control: socket.socket) -> tuple[dict[str, Any], int | None]:
-    """A request, with the descriptor that came along. Raises Gone."""
-    try:
-        header, descriptors, _, _ = socket.recv_fds(control, HEADER.size, 1)
-    except OSError as error:
-        raise Gone(str(error)) from error
-    if len(header) < HEADER.size:
-        raise Gone("closed")
-    (size,) = HEADER.unpack(header)
-    return receive_body(control, size), descriptors[0] if descriptors else None
+def _fork(request: dict[str, Any]) -> tuple[int, str]:
+    """A child, and why it shares this process's namespace of processes where it does."""
+    if request["walls"] is None:
+        return os.fork(), "not wanted"
+    return walls.fork_apart(request["walls"]["without"])
 
 
-def _become_candidate(request: dict[str, Any], link: socket.socket) -> NoReturn:
+def _try_walls(request: dict[str, Any]) -> dict[str, str]:
+    """Which walls a candidate's process does not get here, and why, from a child that tries."""
+    reading, writing = os.pipe()
+    pid, apart = _fork(request)
+    if pid == 0:
+        try:
+            missing = walls.build(_plan(request["walls"]), apart)
+            os.write(writing, json.dumps(missing).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read()
+    os.waitpid(pid, 0)
+    missing = json.loads(told or b"{}")
+    return missing or dict.fromkeys(walls.NAMES, "the attempt failed; see server.log")
+
+
+def _plan(wanted: dict[str, Any]) -> walls.Plan:
+    return walls.Plan(**{**wanted, "needed": [*wanted["needed"], *walls.python_places()]})
+
+
+def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) -> NoReturn:
     """The child's way: a session, folder, environment and limits of its own, then the harness."""
     try:
         os.setsid()
         _die_with_parent()
         _redirect(request["output"])
-        os.chdir(request["folder"])
-        os.environ.update(request["env"])
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
         if request["data_bytes"] is not None:
             limit = _data_bytes() + request["data_bytes"]
@@ -122,6 +140,11 @@ def _become_candidate(request: dict[str, Any], link: socket.socket) -> NoReturn:
         # Where memory runs out, the candidate is what goes.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
+        if request["walls"] is not None:
+            walls.build(_plan(request["walls"]), apart)
+            _die_with_parent()  # a change of user forgets it
+        os.chdir(request["folder"])
+        os.environ.update(request["env"])
         import tempfile
 
         from beamsearch.judge import harness

@@ -1,56 +1,83 @@
-"""How long a call takes: repetitions chosen by the judge, two clocks compared, results checked."""
+"""How long a call takes: repetitions chosen by the judge, on values that nobody has seen."""
 
 from __future__ import annotations
 
 import math
+import random
+import secrets
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from beamsearch.judge.agreement import (
+    Batch,
+    WatchedCall,
+    clocks_disagree,
+    describe,
+    misconduct,
+    remembers,
+    shortcut,
+)
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.processes import CandidateProcess
-from beamsearch.judge.verify import Rejected, check_result, guarded
-from beamsearch.records.measurement import Measurement
+from beamsearch.judge.verify import Log, Rejected, check_result, guarded, parsed
 from beamsearch.records.verdict import Outcome, Stage
 
 TARGET_MS = 300.0
 """Kernel time a candidate is given: enough calls for a median that repeats within a percent."""
 WARMUP_MS = 60.0
 """Kernel time before timing, for the clocks to settle."""
+BATCHES = 6
+"""Batches the calls are dealt into; each begins with new values and ends with a checked result."""
+WATCHED = 6
+"""Calls whose kernels are listed; one of them is the first on new values."""
 FIRST_CALL_S = 60.0
 """Seconds for the first timed calls, in which a candidate may still tune itself."""
-PER_CALL_MS = 2.0
-"""What a call may take beside the kernel: the L2 flushed, the launch, the Python around it."""
-
-
-@dataclass(frozen=True)
-class Lap:
-    """What one batch of timed calls gave."""
-
-    times_ms: list[float]
-
-    @property
-    def median_ms(self) -> float:
-        """The middle time."""
-        return statistics.median(self.times_ms)
 
 
 @dataclass(frozen=True)
 class TimedSets:
-    """The input sets that timed calls rotate through; the last call runs on the last of them."""
+    """The input sets that timed calls rotate through."""
 
     sets: InputSets
     inputs: list[InputSet]
     names: list[str]
+    flush_ms: float
+    """What one flush of the L2 takes at most."""
+    draw: random.Random = field(default_factory=lambda: random.Random(secrets.randbits(64)))
+    """Nobody outside the judge's process can know what it draws."""
+    seeds: dict[int, int] = field(default_factory=dict)
+    """Seeds of the sets that have other values for now."""
 
-    @property
-    def last(self) -> tuple[InputSet, Handout]:
-        """The set whose result is checked, and its shared memory."""
-        handout = self.inputs[-1].shared
+    def __enter__(self) -> TimedSets:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The sets as they were: what the next candidate is verified on does not depend on this."""
+        for number, seed in self.seeds.items():
+            self.sets.renew(self.inputs[number], seed)
+
+    def handout(self, number: int) -> tuple[InputSet, Handout]:
+        """A set and its shared memory."""
+        handout = self.inputs[number].shared
         assert handout is not None
-        return self.inputs[-1], handout
+        return self.inputs[number], handout
+
+    def renew(self) -> int:
+        """Give one of the sets new values in place; its number."""
+        number = self.draw.randrange(len(self.inputs))
+        self.seeds.setdefault(number, self.inputs[number].seed)
+        self.sets.renew(self.inputs[number])
+        return number
+
+    def schedule(self, count: int) -> list[int]:
+        """That many calls, by number of their set: rounds over all sets, each in a new order."""
+        numbers: list[int] = []
+        while len(numbers) < count:
+            numbers += self.draw.sample(range(len(self.inputs)), len(self.inputs))
+        return numbers[:count]
 
 
 def repetitions(estimate_ms: float) -> int:
@@ -64,91 +91,115 @@ def warmups(estimate_ms: float) -> int:
     return max(1, min(50, round(WARMUP_MS / max(estimate_ms, 1e-3))))
 
 
-def time_calls(process: CandidateProcess, timed: TimedSets, timeout_s: float) -> Lap:
-    """Estimate, choose repetitions, time, compare the clocks, check the last result.
+def deal(count: int, draw: random.Random) -> list[int]:
+    """Lengths of the batches: at least one call each, and no telling where one ends."""
+    batches = min(BATCHES, count)
+    cuts = sorted(draw.sample(range(1, count), batches - 1))
+    return [end - begin for begin, end in zip([0, *cuts], [*cuts, count], strict=True)]
 
-    Raises Rejected.
+
+def time_calls(process: CandidateProcess, timed: TimedSets) -> list[float]:
+    """Times of a candidate's calls in milliseconds, every batch's last result checked.
+
+    Raises Rejected where a result is wrong or the clocks do not agree.
     """
-    estimate = lap(process, timed, warmup=1, count=3, timeout_s=timeout_s).median_ms
-    count, warmup = repetitions(estimate), warmups(estimate)
-    timeout_s = 10.0 + 3 * (count + warmup) * (estimate + PER_CALL_MS) / 1e3
+    first = run_batch(process, timed, timed.schedule(3), 0, 1, FIRST_CALL_S)
+    estimate = statistics.median(first.times_ms)
     for attempt in (1, 2):
-        began = time.monotonic()
-        result = lap(process, timed, warmup=warmup, count=count, timeout_s=timeout_s, check=True)
-        span_ms = (time.monotonic() - began) * 1e3
-        reason = clocks_disagree(result.times_ms, span_ms, warmup)
+        batches = []
+        for number, length in enumerate(deal(repetitions(estimate), timed.draw)):
+            warmup = warmups(estimate) if number == 0 else 2
+            new = timed.renew()
+            batches.append(fresh_batch(process, timed, length, warmup, estimate, new))
+        reason = clocks_disagree(batches, timed.flush_ms) or remembers(batches)
         if reason is None:
             break
         if attempt == 2:  # once may be this machine's doing
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
-    return result
+    return [time_ms for batch in batches for time_ms in batch.times_ms]
 
 
-def lap(
+def fresh_batch(
+    process: CandidateProcess, timed: TimedSets, length: int, warmup: int, estimate: float, new: int
+) -> Batch:
+    """A batch in which the set `new` has values that were never there; the last result is checked.
+
+    Warm-up calls are on another set, where there is one. Raises Rejected.
+    """
+    schedule = timed.schedule(length)
+    warm = (new + 1) % len(timed.inputs)
+    timeout_s = 10.0 + 5 * (length + warmup) * (estimate + timed.flush_ms + 1) / 1e3
+    batch = run_batch(process, timed, schedule, warm, warmup, timeout_s, check=True)
+    if warm != new and new in schedule:
+        batch.first_sight[schedule.index(new)] = True
+    return batch
+
+
+def run_batch(
     process: CandidateProcess,
     timed: TimedSets,
-    *,
+    schedule: Sequence[int],
+    warm: int,
     warmup: int,
-    count: int,
     timeout_s: float,
+    *,
     check: bool = False,
-) -> Lap:
-    """One batch; with `check`, the last call's result is compared. Raises Rejected."""
-    inputs, handout = timed.last
+) -> Batch:
+    """One batch: warm-up calls on the set `warm`, then the schedule's, the last of them with
+    `check` compared. Raises Rejected."""
+    names = [timed.names[number] for number in schedule]
+    inputs, handout = timed.handout(schedule[-1])
     if check:
         handout.poison()
-    answer: dict[str, Any] = guarded(
-        Stage.TIMING,
-        "timing",
-        lambda: process.ask(
-            "time",
-            timeout_s,
-            names=timed.names,
-            warmup=warmup,
-            count=count,
-            outputs=handout.outputs if check else [],
-            storages=handout.output_storages if check else [],
-        ),
-    )
+    began = time.monotonic()
+    answer = _ask(process, "time", timeout_s, warmup=warmup, warm=timed.names[warm], schedule=names)
+    span_ms = (time.monotonic() - began) * 1e3
     times = answer.get("times_ms")
-    good = isinstance(times, list) and len(times) == count
+    good = isinstance(times, list) and len(times) == len(schedule)
     if not good or not all(
         isinstance(t, int | float) and math.isfinite(t) and t > 0 for t in times or []
     ):
         raise Rejected(Outcome.CRASHED, Stage.TIMING, "its process reported no usable times")
     if check:
-        check_result(answer, inputs, timed.sets, handout, Stage.TIMING, "in the last timed call")
-    return Lap([float(t) for t in times or []])
-
-
-def clocks_disagree(times_ms: Sequence[float], span_ms: float, warmup: int) -> str | None:
-    """Why the times from the candidate's process do not fit the judge's own clock, or none."""
-    total = sum(times_ms)
-    if total > span_ms:
-        return (
-            f"its events add up to {total:.4g} ms, but the judge's clock saw {span_ms:.4g} ms pass"
+        answer = _ask(
+            process,
+            "collect",
+            timeout_s,
+            outputs=handout.outputs,
+            storages=handout.output_storages,
         )
-    calls = len(times_ms) + warmup
-    accounted = total * calls / len(times_ms) + calls * PER_CALL_MS
-    # Twice, and half a second for a busy machine: this is for times that are plainly not these.
-    if span_ms > 2 * accounted + 500:
-        return (
-            f"its events account for {total:.4g} ms of the {span_ms:.4g} ms that the judge's clock "
-            "saw pass: work is done outside the timed calls"
-        )
-    return None
+        check_result(answer, inputs, timed.sets, handout, Stage.TIMING, "in a timed call")
+    return Batch([float(t) for t in times or []], [False] * len(schedule), span_ms, warmup)
 
 
-def to_measurement(times_ms: Sequence[float], gpu: str, uuid: str, visit: str) -> Measurement:
-    """Median, 20th and 80th percentile."""
-    fifths = statistics.quantiles(times_ms, n=5, method="inclusive")
-    return Measurement(
-        source="measured",
-        time_ms=statistics.median(times_ms),
-        p20_ms=fifths[0],
-        p80_ms=fifths[3],
-        count=len(times_ms),
-        gpu=gpu,
-        gpu_uuid=uuid,
-        visit=visit,
-    )
+def watch_calls(
+    process: CandidateProcess,
+    timed: TimedSets,
+    own: Collection[str],
+    time_ms: float,
+    log: Log,
+) -> None:
+    """List the kernels of a few calls and see that they are an honest candidate's.
+
+    own: names of its own kernels. Raises Rejected.
+    """
+    new = timed.renew()
+    schedule = timed.schedule(WATCHED)
+    names = [timed.names[number] for number in schedule]
+    answer = _ask(process, "watch", FIRST_CALL_S, schedule=names)
+    if missing := answer.get("missing"):
+        log.not_checked.append(f"which kernels ran: CUPTI does not tell ({missing})")
+        return
+    told = answer.get("calls")
+    if not isinstance(told, list) or len(told) != WATCHED:
+        raise Rejected(Outcome.CRASHED, Stage.TIMING, "its process reported no kernels")
+    calls = [parsed(WatchedCall, call, Stage.TIMING) for call in told]
+    first = schedule.index(new)
+    if reason := misconduct(calls, own, time_ms) or shortcut(calls, first):
+        raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
+    log.passed(Stage.TIMING, "kernels", describe(calls, own))
+
+
+def _ask(process: CandidateProcess, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
+    asking: Callable[[], dict[str, Any]] = lambda: process.ask(op, timeout_s, **arguments)  # noqa: E731
+    return guarded(Stage.TIMING, "timing", asking)

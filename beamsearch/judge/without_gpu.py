@@ -105,7 +105,7 @@ class ModellingJudge:
         check_policy(source, log)
         path = write_source(self._scratch, source)
         arguments, gpu = self._true_arguments(), self._gpu.model_dump(mode="json")
-        with self._servers.fork("normal") as process:
+        with self._servers.fork("normal", key=source_key(source)) as process:
             try:
                 load(process, path)
                 log.passed(Stage.LOAD, "import")
@@ -114,7 +114,7 @@ class ModellingJudge:
                 process.end()
                 log.output.append(process.output)
         log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
-        with self._servers.fork("interpreter") as process:
+        with self._servers.fork("interpreter", key=source_key(source)) as process:
             try:
                 load(process, path)
                 self._run_smoke(process, log, thorough)
@@ -151,11 +151,11 @@ class ModellingJudge:
         """Shapes and layouts that are only told."""
 
         def opened() -> CandidateProcess:
-            process = self._servers.fork("interpreter")
+            process = self._servers.fork("interpreter", key=Path(path).parent.name)
             load(process, path)
             return process
 
-        memory = SharedMemory("cpu", self._scratch / "tensors")
+        memory = SharedMemory("cpu")
         shapes = [
             (label, InputSets(problem, "cpu", memory, self._seed))
             for label, problem in other_shapes(self._problem)
@@ -170,7 +170,7 @@ class ModellingJudge:
     def _smoke_sets(self) -> InputSets:
         with self._lock:
             if self._sets is None:
-                memory = SharedMemory("cpu", self._scratch / "tensors")
+                memory = SharedMemory("cpu")
                 self._sets = InputSets(shrink(self._problem), "cpu", memory, self._seed)
             return self._sets
 

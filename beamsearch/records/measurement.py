@@ -27,6 +27,13 @@ class Measurement(Record):
     visit: str | None = None
     """One stay on one GPU; times of two visits are compared only by their ratio to an anchor."""
 
+    clock_start_mhz: int | None = None
+    """SM clock before the first timed call."""
+    clock_end_mhz: int | None = None
+    """SM clock after the last."""
+    temperature_c: int | None = None
+    """The GPU's before the first timed call."""
+
     @model_validator(mode="after")
     def _measured_is_complete(self) -> "Measurement":
         measured = (self.p20_ms, self.p80_ms, self.count, self.gpu_uuid, self.visit)

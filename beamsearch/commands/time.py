@@ -1,0 +1,135 @@
+"""`time PROBLEM KERNEL…`: kernels beside the input kernel and PyTorch, interleaved in one visit."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from beamsearch.commands.options import DeviceOption, DtypeOption, JsonOption, ProblemArgument
+
+if TYPE_CHECKING:
+    from beamsearch.executor.jobs import Comparison
+    from profiling.profile import Floor
+
+KernelsArgument = Annotated[
+    list[Path], typer.Argument(metavar="KERNEL...", help="Kernel files, the first the subject.")
+]
+
+
+def time(
+    problem: ProblemArgument,
+    kernels: KernelsArgument,
+    json: JsonOption = False,
+    dtype: DtypeOption = None,
+    device: DeviceOption = None,
+) -> None:
+    """Time kernels side by side with the input kernel, eager, torch.compile and max-autotune.
+
+    Each kernel is verified first; then all take turns, and every ratio to the first kernel comes
+    from turns taken together, with its 95% confidence interval. Exit code 1 where a kernel is not
+    correct. Needs an NVIDIA GPU.
+    """
+    from beamsearch.environment import check_platform, pick_device
+    from beamsearch.errors import NoGpuError
+    from beamsearch.problem import find_problem
+
+    check_platform()
+    picked = pick_device(device)
+    found = find_problem(problem).with_dtype(dtype)
+    if picked is None:
+        raise NoGpuError(
+            "time needs an NVIDIA GPU: a modelled time is no measurement; run it on a machine with "
+            "one, or see with `verify` whether the kernel is correct and what the model says"
+        )
+
+    from beamsearch.baseline import measure_floor
+    from beamsearch.commands.benchmark import Entry, compare
+    from beamsearch.commands.lane import lane
+    from beamsearch.commands.verify import read_source
+
+    named: dict[str, Path | None] = {}
+    for path in kernels:
+        read_source(path)  # an unreadable file is told before anything is measured
+        named[path.stem if path.stem not in named else str(path)] = path
+    subject = next(iter(named))
+    if found.input_kernel is not None and found.input_kernel.resolve() not in {
+        path.resolve() for path in kernels
+    }:
+        named["input"] = found.input_kernel
+    with lane(found, picked, "h200") as (executor, _):
+        floor = measure_floor(found, executor.gpu, picked)
+        comparison = compare(Entry(found, named), executor)
+        gpu = executor.gpu
+    if json:
+        typer.echo(json_module.dumps(as_json(found.name, gpu, subject, comparison, floor)))
+    else:
+        typer.echo("\n".join(table(found.name, gpu, subject, comparison, floor)))
+    if any(name in comparison.failed for name in named):
+        raise typer.Exit(1)
+
+
+def shown(name: str) -> str:
+    """A subject's name as people write it."""
+    return name.replace("max_autotune", "max-autotune")
+
+
+def ratios(subject: str, comparison: Comparison) -> dict[str, Any]:
+    """Each other subject's time over the first kernel's, from the turns they shared."""
+    from beamsearch.judge.pairs import paired
+
+    own = comparison.turns.get(subject)
+    if own is None:
+        return {}
+    return {
+        name: paired(turns, own)
+        for name, turns in comparison.turns.items()
+        if name != subject and len(turns) == len(own)
+    }
+
+
+def table(problem: str, gpu: str, subject: str, comparison: Comparison, floor: Floor) -> list[str]:
+    """One line a subject: median, 20th to 80th percentile, times the floor, and its ratio."""
+    over = ratios(subject, comparison)
+    lines = [f"{problem} on {gpu}, floor {floor.time_ms:.4g} ms"]
+    width = max(len(shown(name)) for name in (*comparison.measurements, *comparison.failed))
+    for name, taken in comparison.measurements.items():
+        line = (
+            f"  {shown(name):<{width}}  {taken.time_ms:8.4g} ms  "
+            f"({taken.p20_ms:.4g} to {taken.p80_ms:.4g}, {taken.count} calls)  "
+            f"{taken.time_ms / floor.time_ms:6.2f}x the floor"
+        )
+        if name in over:
+            ratio = over[name]
+            line += (
+                f"  {ratio.median:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}] the time of {subject}"
+            )
+            line += ": a tie" if ratio.verdict == "tie" else f": {ratio.verdict}"
+        lines.append(line)
+    lines += [f"  {shown(name):<{width}}  {why}" for name, why in comparison.failed.items()]
+    return lines
+
+
+def as_json(
+    problem: str, gpu: str, subject: str, comparison: Comparison, floor: Floor
+) -> dict[str, Any]:
+    """Every number of the table."""
+    from dataclasses import asdict
+
+    return {
+        "problem": problem,
+        "gpu": gpu,
+        "subject": subject,
+        "floor": floor.model_dump(mode="json"),
+        "times": {
+            name: taken.model_dump(mode="json") for name, taken in comparison.measurements.items()
+        },
+        "turns": comparison.turns,
+        "over_subject": {
+            name: asdict(ratio) | {"verdict": ratio.verdict}
+            for name, ratio in ratios(subject, comparison).items()
+        },
+        "failed": comparison.failed,
+    }

@@ -1,0 +1,54 @@
+"""Two subjects timed in turn, and whether one is faster."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+CONFIDENCE = 0.95
+TIE = 0.01
+"""Ratios this near to 1 are a tie even where the interval is narrower: one kernel in two processes
+differs by as much, by where its memory lies."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The time of one subject over another's, over all turns: median and confidence interval."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> Literal["faster", "slower", "tie"]:
+        """Of the first against the second."""
+        if self.high < 1 and self.median < 1 - TIE:
+            return "faster"
+        if self.low > 1 and self.median > 1 + TIE:
+            return "slower"
+        return "tie"
+
+
+def paired(times: Sequence[float], others: Sequence[float]) -> Ratio:
+    """The ratio of times taken in the same turns.
+
+    The interval is that of the sign test: between the order statistics that a median's coverage of
+    at least `CONFIDENCE` takes; of all ratios where there are too few turns for that.
+    """
+    ratios = sorted(a / b for a, b in zip(times, others, strict=True))
+    cut = _cut(len(ratios))
+    return Ratio(statistics.median(ratios), ratios[cut], ratios[-1 - cut])
+
+
+def _cut(count: int) -> int:
+    """How many of the smallest and of the largest values the interval leaves out."""
+    cut, tail = 0, 2 * 0.5**count
+    while cut + 1 < count / 2:
+        tail += 2 * math.comb(count, cut + 1) * 0.5**count
+        if 1 - tail < CONFIDENCE:
+            break
+        cut += 1
+    return cut

@@ -1,0 +1,92 @@
+"""Events, the L2 flush and the wait, straight from CUDA's driver.
+
+torch's own events and methods could be patched by a candidate; what is bound here before the
+candidate is imported cannot be reached through torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+from beamsearch.judge.driver import LIBRARY
+
+FLUSH_BYTES = 256 << 20
+"""Least size of the buffer whose filling empties the L2; twice the L2 where that is more."""
+
+
+def flush_bytes(l2_bytes: int) -> int:
+    """Size of the flushed buffer for a GPU with such an L2."""
+    return max(2 * l2_bytes, FLUSH_BYTES)
+
+
+class Stopwatch:
+    """Times calls on the default stream of the current context. Raises RuntimeError."""
+
+    def __init__(self, l2_bytes: int) -> None:
+        library = ctypes.CDLL(LIBRARY)
+        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        self._create = _bound(library, "cuEventCreate", pointer, ctypes.c_uint)
+        self._record = _bound(library, "cuEventRecord", pointer, pointer)
+        self._elapsed = _bound(library, "cuEventElapsedTime", pointer, pointer, pointer)
+        self._fill = _bound(
+            library, "cuMemsetD32Async", ctypes.c_uint64, ctypes.c_uint, size, pointer
+        )
+        self._wait = _bound(library, "cuCtxSynchronize")
+        allocate = _bound(library, "cuMemAlloc_v2", pointer, size)
+        self._size = flush_bytes(l2_bytes)
+        self._buffer = ctypes.c_uint64()
+        allocate(ctypes.addressof(self._buffer), self._size)
+        self._events: list[tuple[int, int]] = []
+
+    def prepare(self, count: int) -> None:
+        """Have events for that many calls."""
+        while len(self._events) < count:
+            pair = (ctypes.c_void_p(), ctypes.c_void_p())
+            for event in pair:
+                self._create(ctypes.addressof(event), 0)
+            self._events.append((pair[0].value or 0, pair[1].value or 0))
+
+    def flush(self) -> None:
+        """Empty the L2 of everything the candidate may have left in it."""
+        self._fill(self._buffer.value, 0, self._size // 4, None)
+
+    def start(self, index: int) -> None:
+        """The call of this index begins, once all work before it is done."""
+        self._record(self._events[index][0], None)
+
+    def end(self, index: int) -> None:
+        """The call of this index has been made."""
+        self._record(self._events[index][1], None)
+
+    def wait(self) -> None:
+        """Until everything that this process has given the GPU is done, on whatever stream."""
+        self._wait()
+
+    def times_ms(self, count: int) -> list[float]:
+        """Milliseconds of the first calls; the device must be idle."""
+        told = ctypes.c_float()
+        times = []
+        for begun, ended in self._events[:count]:
+            self._elapsed(ctypes.addressof(told), begun, ended)
+            times.append(float(told.value))
+        return times
+
+
+def _bound(library: ctypes.CDLL, name: str, *types: type) -> Callable[..., None]:
+    """A driver function that raises where the driver reports an error."""
+    function = getattr(library, name)
+    function.argtypes = list(types)
+
+    def call(*arguments: object) -> None:
+        status = function(*arguments)
+        if status != 0:
+            raise RuntimeError(f"CUDA error: {_words(library, status)}")
+
+    return call
+
+
+def _words(library: ctypes.CDLL, status: int) -> str:
+    text = ctypes.c_char_p()
+    library.cuGetErrorString(status, ctypes.byref(text))
+    return f"{(text.value or b'unknown').decode()} ({status})"
