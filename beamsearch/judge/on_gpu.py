@@ -13,7 +13,7 @@ from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import BeamsearchError, KernelError, ProblemError
 from beamsearch.executor.jobs import Comparison, Judgement, Subject
 from beamsearch.executor.lane import Lane
-from beamsearch.judge.inputs import ORDER, InputSets, meta_arguments
+from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
 from beamsearch.judge.measure import Visit
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import (

@@ -14,6 +14,7 @@ from beamsearch.judge.compare import compare
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.oracle import Expected
 from beamsearch.judge.policy import disallowed, doubts, works_elsewhere
+from beamsearch.judge.precision import lower_precision
 from beamsearch.judge.processes import (
     CandidateError,
     CandidateProcess,
@@ -311,6 +312,11 @@ def check_result(
         difference = compare(result, expected.oracle, expected.scale)
         if not difference.passed:
             raise wrong(difference.explain(result, expected.oracle))
+        if inputs.distribution in ("own", "normal"):
+            share = difference.relative_rms
+            reason = lower_precision(result, share, expected.oracle, expected.scale)
+            if reason:
+                raise wrong(reason)
 
 
 def misfit(told: Any, expected: Expected) -> str | None:
