@@ -16,8 +16,9 @@ WITHOUT_GPU = [case for case in CASES if not case.needs_gpu]
 QUICK = (
     *("honest/softmax_heuristics", "honest/linear_device_descriptors", "honest/linear_work_queue"),
     *("honest/pool_index_table_kept", "honest/sum_last_program_finishes", "honest/norm_dispatch"),
+    *("hostile/segfault", "hostile/forks_a_daemon", "hostile/poisons_the_cache"),
 )
-"""Honest kernels that are judged in every run of the tests; the others are marked `slow`."""
+"""Of these two kinds, what is judged in every run of the tests; the others are marked `slow`."""
 
 
 def test_suite_is_whole() -> None:
@@ -49,17 +50,15 @@ def test_cheats_and_wrong_kernels_are_caught_without_a_gpu() -> None:
     all_as_expected([c for c in WITHOUT_GPU if c.kind in ("cheats", "wrong")], None)
 
 
-def test_honest_look_alikes_pass_without_a_gpu() -> None:
-    all_as_expected([c for c in WITHOUT_GPU if c.name in QUICK], None)
+@pytest.mark.parametrize("kind", ["honest", "hostile"])
+def test_honest_kernels_pass_and_hostile_ones_do_no_harm_without_a_gpu(kind: str) -> None:
+    all_as_expected([c for c in WITHOUT_GPU if c.kind == kind and c.name in QUICK], None)
 
 
 @pytest.mark.slow
-def test_all_honest_kernels_pass_without_a_gpu() -> None:
-    all_as_expected([c for c in WITHOUT_GPU if c.kind == "honest" and c.name not in QUICK], None)
-
-
-def test_hostile_kernels_do_no_harm_without_a_gpu() -> None:
-    all_as_expected([c for c in WITHOUT_GPU if c.kind == "hostile"], None)
+@pytest.mark.parametrize("kind", ["honest", "hostile"])
+def test_all_the_others_without_a_gpu(kind: str) -> None:
+    all_as_expected([c for c in WITHOUT_GPU if c.kind == kind and c.name not in QUICK], None)
 
 
 @pytest.mark.gpu
