@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from beamsearch.errors import Stopped
 from beamsearch.executor.jobs import CompareJob, Comparison, Subject
+from beamsearch.judge.pairs import paired
 from beamsearch.memory import condense
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.round import RoundRecord
@@ -204,10 +205,14 @@ class Rounds:
             return comparison
 
         path = self.shared.trace.round(number) / "confirmation.json"
-        both = recorded(path, Comparison, compare).measurements
-        if best.name not in both or before.name not in both:
+        both = recorded(path, Comparison, compare)
+        one, other = (both.measurements.get(c.name) for c in (best, before))
+        if one is None or other is None:
             return False
-        return is_win(both[best.name].time_ms, both[before.name].time_ms)
+        turns, others = (both.turns.get(c.name, []) for c in (best, before))
+        if turns and len(turns) == len(others):
+            return paired(turns, others).verdict == "faster"
+        return is_win(one.time_ms, other.time_ms)
 
 
 def _first_names(candidates: list[Candidate]) -> dict[str, str]:

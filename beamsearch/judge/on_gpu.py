@@ -165,7 +165,7 @@ class MeasuringJudge:
         with self._lock, self._lane.held():
             if self._ready:
                 return
-            self._true.draw(TRUE_SETS)
+            self._true_sets()
             if reason := self._memory.same_user:
                 for wall in (USER, PROCESSES):
                     self._servers.leave_out(wall, f"the GPU's memory is shared otherwise: {reason}")

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge import protocol
 from beamsearch.judge.protocol import Gone
-from beamsearch.judge.walls import FIRST_UID
+from beamsearch.judge.walls import FILES, FIRST_UID, NETWORK, PROCESSES, bubblewrap
 
 Mode = Literal["normal", "interpreter"]
 
@@ -84,8 +84,10 @@ def scrubbed_environment() -> dict[str, str]:
 class ForkServers:
     """The processes that candidates are forked from: one per mode, started when first needed."""
 
-    def __init__(self, scratch: Path, *, interpreter: bool) -> None:
+    def __init__(self, scratch: Path, *, interpreter: bool, bare: bool = False) -> None:
         self._scratch = scratch
+        self._wrapping = [] if bare else bubblewrap(scratch, self._around)
+        self._bare: ForkServers | None = None
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
         self._controls: dict[Mode, socket.socket] = {}
         self._locks: dict[Mode, threading.Lock] = {mode: threading.Lock() for mode in self._modes}
@@ -115,7 +117,7 @@ class ForkServers:
         log = (self._scratch / "server.log").open("ab")
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "beamsearch.judge.server"),
+                *(*self._wrapping, sys.executable, "-m", "beamsearch.judge.server"),
                 *(str(fds["normal"]), str(fds.get("interpreter", -1))),
             ],
             env=scrubbed_environment(),
@@ -174,15 +176,16 @@ class ForkServers:
         return {
             "own": own,
             "needed": [place for place in needed if Path(place).is_dir()],
-            "hidden": [str(self._scratch), str(self._scratch.parent)][: 1 + self._in_a_run],
+            "hidden": [str(self._scratch), *self._around],
             "uid": FIRST_UID + os.getpid() % USERS_EACH * USERS_EACH + number % USERS_EACH,
             "without": self._without,
+            "standing": [NETWORK, FILES, PROCESSES] if self._wrapping else [],
         }
 
     @property
-    def _in_a_run(self) -> bool:
-        """Whether the folder around the scratch folder is a run's, with its seed in it."""
-        return self._scratch.name == ".scratch"
+    def _around(self) -> list[str]:
+        """The folder around the scratch folder, where that is a run's, with its seed in it."""
+        return [str(self._scratch.parent)] if self._scratch.name == ".scratch" else []
 
     def _cache(self, key: str) -> Path:
         """The compile cache of a source; begun with what every kernel needs."""
@@ -200,6 +203,8 @@ class ForkServers:
         Options: `key` of the source that it will import; `trusted`, for PyTorch's own code, which
         gets no walls; `env`, `limit_memory` and `file_bytes`.
         """
+        if options.get("trusted") and self._wrapping:
+            return self._without_wrapping().fork(mode, **options)
         self.start()
         for attempt in (1, 2):
             generation = self._generation
@@ -216,6 +221,15 @@ class ForkServers:
                     ) from error
                 self._restart(generation)
         raise AssertionError
+
+    def _without_wrapping(self) -> ForkServers:
+        """A server of its own for trusted processes, which write where candidates must not."""
+        with self._start_lock:
+            if self._bare is None:
+                folder = self._scratch / "trusted"
+                folder.mkdir(parents=True, exist_ok=True)
+                self._bare = ForkServers(folder, interpreter=False, bare=True)
+            return self._bare
 
     def _restart(self, generation: int) -> None:
         with self._start_lock:
@@ -288,6 +302,8 @@ class ForkServers:
         self._closed = True
         with self._start_lock:
             self._stop()
+            if self._bare is not None:
+                self._bare.close()
 
 
 class CandidateProcess:

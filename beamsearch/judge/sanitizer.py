@@ -93,8 +93,9 @@ def run_sanitizer(
         *(sys.executable, "-m", "beamsearch.judge.call", str(spec)),
     ]
     # Every tensor an allocation of its own, with nothing readable around it.
+    cache = scratch / "triton-cache" / Path(source_file).parent.name  # the source's own
     env = scrubbed_environment() | {
-        "TRITON_CACHE_DIR": str(scratch / "triton-cache"),
+        "TRITON_CACHE_DIR": str(cache),
         "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
     }
     with (folder / "output.txt").open("wb") as output:

@@ -102,6 +102,8 @@ def _fork(request: dict[str, Any]) -> tuple[int, str]:
     """A child, and why it shares this process's namespace of processes where it does."""
     if request["walls"] is None:
         return os.fork(), "not wanted"
+    if walls.PROCESSES in request["walls"]["standing"]:
+        return os.fork(), ""
     return walls.fork_apart(request["walls"]["without"])
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import shutil
 import stat
 import subprocess
 import sys
@@ -36,6 +37,7 @@ FILE_LIMIT = 1024
 """Open files of one process: CUDA takes about a hundred."""
 SHM = "/dev/shm"
 
+_NEWUSER = 0x10000000
 _NEWNS, _NEWUTS, _NEWIPC, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x40000
 _SYS_MOUNT_SETATTR, _AT_RECURSIVE, _AT_FDCWD, _ATTR_RDONLY = 442, 0x8000, -100, 1
@@ -46,6 +48,30 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns"))
+
+
+def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
+    """The command that puts the fork server behind walls, or nothing.
+
+    Where the judge is not root, and bubblewrap is installed and works. As root, each candidate's
+    process builds walls of its own, which keep it from other candidates too.
+    """
+    program = shutil.which("bwrap")
+    if os.geteuid() == 0 or program is None:
+        return []
+    empty = [
+        word for folder in hidden if Path(folder) in scratch.parents for word in ("--tmpfs", folder)
+    ]
+    command = [
+        *(program, "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"),
+        *("--tmpfs", SHM, *empty, "--bind", str(scratch), str(scratch)),
+        *("--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-pid", "--"),
+    ]
+    try:
+        done = subprocess.run([*command, "true"], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return command if done.returncode == 0 else []
 
 
 def fork_apart(without: Mapping[str, str]) -> tuple[int, str]:
@@ -80,6 +106,8 @@ class Plan:
     """User to become where this process is root."""
     without: dict[str, str]
     """Walls that are not to be built, with the reason."""
+    standing: list[str]
+    """Walls that the fork server stands behind already."""
 
 
 def build(plan: Plan, apart: str) -> dict[str, str]:
@@ -89,13 +117,19 @@ def build(plan: Plan, apart: str) -> dict[str, str]:
     """
     missing = dict.fromkeys(NAMES, "") | plan.without
     missing[PROCESSES] = apart
-    if not missing[NETWORK]:
+    wanted = [name for name in NAMES if not missing[name] and name not in plan.standing]
+    if os.geteuid() != 0 and {NETWORK, FILES} & set(wanted):
+        refused = _attempt(_enter_user_namespace)
+        missing |= {name: refused for name in (NETWORK, FILES) if refused and name in wanted}
+        wanted = [name for name in wanted if not missing[name]]
+    if NETWORK in wanted:
         missing[NETWORK] = _attempt(
             lambda: _check(_libc.unshare(_NEWNET | _NEWIPC | _NEWUTS), "a network namespace")
         )
-    if not missing[FILES]:
-        missing[FILES] = _attempt(lambda: _shut_files(plan, own_processes=not apart))
-    if not missing[USER]:
+    if FILES in wanted:
+        apart_here = not apart and PROCESSES not in plan.standing
+        missing[FILES] = _attempt(lambda: _shut_files(plan, own_processes=apart_here))
+    if USER in wanted:
         missing[USER] = _become(plan)
     _limit()
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
@@ -127,6 +161,15 @@ def _check(status: int, what: str) -> None:
     if status != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _enter_user_namespace() -> None:
+    """Be allowed what root is, over namespaces of one's own alone."""
+    uid, gid = os.geteuid(), os.getegid()
+    _check(_libc.unshare(_NEWUSER), "a user namespace")
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
 def _shut_files(plan: Plan, own_processes: bool) -> None:
@@ -259,7 +302,7 @@ def _try() -> None:
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as folder:
         pid, apart = fork_apart({})
         if pid == 0:
-            plan = Plan([folder], python_places(), [], FIRST_UID, {})
+            plan = Plan([folder], python_places(), [], FIRST_UID, {}, [])
             os.write(1, told(build(plan, apart)).encode())
             os._exit(0)
         os.waitpid(pid, 0)

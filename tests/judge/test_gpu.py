@@ -11,6 +11,7 @@ import pytest
 from beamsearch.executor.jobs import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge import on_gpu, verify
+from beamsearch.judge.pairs import paired
 from beamsearch.problem import Problem, find_problem
 from beamsearch.records.verdict import Outcome, Stage
 from tests.judge.conftest import SCALE_KERNEL
@@ -150,6 +151,97 @@ def test_lane_is_healthy_after(
     assert reason in verdict.reason
     assert seconds < 25
     assert judge(SCALE_KERNEL).verdict.correct
+
+
+HELD = "    key = x.data_ptr()\n    if key in kept:\n        return kept[key]\n"
+PROBED = "    key = (x.data_ptr(), x[0, :4].sum().item())\n" + HELD.split("\n", 1)[1]
+KEEPS = variant("    return y\n", "    kept[key] = y\n    return y\n") + "\nkept = {}\n"
+LAUNCH = (
+    "scale_kernel[(triton.cdiv(x.numel(), 1024),)](x, bias, y, x.numel(), x.shape[1], BLOCK=1024)"
+)
+SIDE = (
+    "    side = kept.setdefault('stream', torch.cuda.Stream()) if x.is_cuda else None\n"
+    "    with torch.cuda.stream(side):\n"
+)
+CHEATS = {
+    "keeps by pointer": (variant(HOST, HELD + HOST, KEEPS), Outcome.WRONG, "in a timed call"),
+    "keeps by value": (variant(HOST, PROBED + HOST, KEEPS), Outcome.DISALLOWED, "not seen before"),
+    "another stream": (
+        variant(
+            "    " + LAUNCH, SIDE + "        " + LAUNCH, KEEPS.replace("kept[key] = y", "pass")
+        ),
+        Outcome.DISALLOWED,
+        "another CUDA stream",
+    ),
+    "for show": (
+        variant("    return y\n", "    return torch.add(x * 2, bias)\n"),
+        Outcome.DISALLOWED,
+        "library kernels",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_timing_is_not_fooled(judge: Callable[[str], Judgement], name: str) -> None:
+    source, outcome, reason = CHEATS[name]
+    verdict = judge(source).verdict
+    if verdict.stage is not Stage.POLICY:  # which may refuse it unseen
+        assert (verdict.outcome, verdict.stage) == (outcome, Stage.TIMING), verdict.reason
+        assert reason in verdict.reason
+    assert not verdict.correct
+
+
+PATCHES = """
+torch.cuda.Event.elapsed_time = lambda self, other: 1e-3
+torch.cuda.Event.record = lambda self, *stream: None
+torch.cuda.synchronize = lambda *device: None
+torch.Tensor.zero_ = torch.Tensor.copy_ = lambda self, *other, **more: self
+"""
+
+
+def test_patches_change_nothing(judge: Callable[[str], Judgement]) -> None:
+    honest, patched = judge(SCALE_KERNEL), judge(SCALE_KERNEL + PATCHES)
+    assert honest.measurement is not None
+    if patched.measurement is not None:  # a policy may refuse it unseen
+        assert patched.measurement.time_ms == pytest.approx(honest.measurement.time_ms, rel=0.1)
+    assert patched.verdict.outcome in (Outcome.CORRECT, Outcome.DISALLOWED)
+
+
+def test_candidates_stand_behind_walls_and_are_not_root(
+    executor: LocalExecutor, judge: Callable[[str], Judgement]
+) -> None:
+    print("\n   ", executor.walls())
+    peek = variant(HOST, HOST + "    import os\n    print('user', os.getuid(), flush=True)\n")
+    judgement = judge(peek)
+    assert judgement.verdict.correct, judgement.verdict.reason
+    if "unprivileged" not in executor.walls():
+        assert "user 0" not in judgement.verdict.output
+    assert any(check.name == "kernels" for check in judgement.verdict.checks)
+    assert judgement.measurement is not None
+    assert judgement.measurement.clock_start_mhz
+
+
+def test_ten_timings_within_a_percent_and_a_candidate_in_five_seconds(tmp_path: Path) -> None:
+    problem = find_problem("43")
+    assert problem.input_kernel is not None
+    source = problem.input_kernel.read_text()
+    executor = gpu_executor(problem, tmp_path)
+    medians, seconds = [], []
+    try:
+        for number in range(10):
+            began = time.monotonic()
+            judgement = run_judge(executor, f"{source}\n# {number}\n", f"timing {number}")
+            seconds.append(time.monotonic() - began)
+            assert judgement.measurement is not None, judgement.verdict.reason
+            medians.append(judgement.measurement.time_ms)
+        twins = [Subject(name=name, source=source) for name in ("one", "other")]
+        turns = executor.run(CompareJob(subjects=twins)).turns
+    finally:
+        executor.close()
+    print(f"    spread {max(medians) / min(medians) - 1:.2%}, slowest {max(seconds[1:]):.2f} s")
+    assert max(medians) / min(medians) < 1.01
+    assert max(seconds[1:]) < 5  # the first one finds a cold lane
+    assert paired(turns["one"], turns["other"]).verdict == "tie"
 
 
 def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:

@@ -1,0 +1,135 @@
+"""Walls around candidates, tried from inside. Each test builds them in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from beamsearch.judge import walls
+from beamsearch.judge.walls import FILES, NAMES, NETWORK, PROCESSES, USER, Plan
+
+SOMEBODY = 12345
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root builds every wall")
+
+
+def inside(
+    plan: Plan, look: Callable[[], object], become: int | None = None
+) -> tuple[dict, object]:
+    """Which walls were missing, and what `look` gave, from a child behind them."""
+    reading, writing = os.pipe()
+    pid, apart = walls.fork_apart(plan.without)
+    if pid == 0:
+        try:
+            if become is not None:
+                os.setgroups([])
+                os.setresgid(become, become, become)
+                os.setresuid(become, become, become)
+            missing = walls.build(plan, apart)
+            os.write(writing, json.dumps([missing, look()]).encode())
+        except BaseException as error:  # noqa: BLE001
+            os.write(writing, json.dumps([{"error": str(error)}, None]).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = json.loads(pipe.read())
+    os.waitpid(pid, 0)
+    return told[0], told[1]
+
+
+def can_write(*folders: Path | str) -> list[bool]:
+    done = []
+    for folder in folders:
+        try:
+            (Path(folder) / "tried").write_text("x")
+            done.append(True)
+        except OSError:
+            done.append(False)
+    return done
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)  # pytest closes its own to others
+    own = tmp_path / "scratch" / "processes" / "one"
+    own.mkdir(parents=True)
+    (tmp_path / "scratch" / "processes" / "another").mkdir()
+    return Plan([str(own)], [], [str(tmp_path / "scratch")], walls.FIRST_UID + 7, {}, [])
+
+
+@root
+def test_only_its_own_folder_can_be_written(plan: Plan, tmp_path: Path) -> None:
+    places = (plan.own[0], tmp_path, "/tmp", "/var/tmp", str(Path.cwd()))
+    missing, wrote = inside(plan, lambda: can_write(*places))
+    assert missing == dict.fromkeys(NAMES, "")
+    assert wrote == [True, False, False, False, False]
+    assert (Path(plan.own[0]) / "tried").stat().st_uid == plan.uid
+
+
+@root
+def test_it_sees_neither_processes_nor_other_candidates(plan: Plan) -> None:
+    def look() -> object:
+        processes = [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]
+        beside = [path.name for path in Path(plan.own[0]).parent.iterdir()]
+        return [processes, os.getuid(), beside]
+
+    assert inside(plan, look)[1] == [["1"], plan.uid, ["one"]]
+
+
+@root
+def test_it_reads_no_memory_of_the_judge_and_reaches_no_network(plan: Plan) -> None:
+    judge = os.getpid()
+
+    def look() -> object:
+        done = []
+        for attempt in (
+            lambda: Path(f"/proc/{judge}/mem").read_bytes(),
+            lambda: socket.socket().connect(("127.0.0.1", port)),
+            lambda: os.setuid(0),
+        ):
+            try:
+                attempt()
+                done.append(True)
+            except OSError:
+                done.append(False)
+        return done
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        missing, done = inside(plan, look)
+    assert missing == dict.fromkeys(NAMES, "")
+    assert done == [False, False, False]
+
+
+@root
+def test_a_wall_that_is_left_out_is_told_and_the_others_stand(plan: Plan, tmp_path: Path) -> None:
+    lower = Plan(**{**vars(plan), "without": {PROCESSES: "tried", FILES: "tried"}})
+    (tmp_path / "for all").mkdir()
+    (tmp_path / "for all").chmod(0o777)
+    missing, wrote = inside(lower, lambda: can_write(plan.own[0], tmp_path / "for all", tmp_path))
+    assert missing == {USER: "", NETWORK: "", PROCESSES: "tried", FILES: "tried"}
+    assert wrote == [True, True, False]
+    assert walls.told(missing).count("tried") == 2
+
+
+@root
+def test_a_judge_that_is_not_root_gets_walls_from_a_user_namespace(plan: Plan) -> None:
+    os.chown(plan.own[0], SOMEBODY, SOMEBODY)
+    missing, wrote = inside(plan, lambda: can_write(plan.own[0], "/var/tmp"), become=SOMEBODY)
+    assert missing[USER] == "the judge itself is not root"
+    if not missing[FILES]:  # systems may keep user namespaces to root
+        assert wrote == [True, False]
+    assert not missing[NETWORK] or missing[FILES]
+
+
+def test_what_stands_here_is_told_in_one_line() -> None:
+    line = walls.here()
+    assert "\n" not in line
+    assert line.startswith(("walls: all", "missing walls: "))
