@@ -14,6 +14,7 @@ def mend_interpreter() -> None:
     operands, because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9). A mask
     that a scalar took part in holds integers, which loads and stores refuse (3.9).
     """
+    import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -45,14 +46,15 @@ def mend_interpreter() -> None:
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def boolean(mask: Any) -> Any:
-        return interpreter.TensorHandle(mask.data.astype(bool), tl.int1)
+        # The mask of a tensor descriptor is an array, not a handle, and has its memory in `data`.
+        return interpreter.TensorHandle(np.asarray(mask.data).astype(bool), tl.int1)
 
     builder.create_dot = create_dot
-    builder.create_masked_load = lambda self, ptrs, mask, *rest: load(
-        self, ptrs, boolean(mask), *rest
+    builder.create_masked_load = lambda self, ptrs, mask, *rest, **named: load(
+        self, ptrs, boolean(mask), *rest, **named
     )
-    builder.create_masked_store = lambda self, ptrs, value, mask, *rest: store(
-        self, ptrs, value, boolean(mask), *rest
+    builder.create_masked_store = lambda self, ptrs, value, mask, *rest, **named: store(
+        self, ptrs, value, boolean(mask), *rest, **named
     )
     interpreter._patch_lang_tensor = patch_lang_tensor
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import linecache
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,8 +25,13 @@ from profiling.statements import statement_starts
 
 MOST_CONFIGS = 12
 """Configurations of one autotuner that are compiled, about half a second each."""
-LIBRARY_OPS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "_scaled_dot", "max_pool", "linear")
-"""Beginnings of the names of torch operations that do a kernel's work in a library."""
+LIBRARY_OPS = re.compile(
+    r"_*(mm|mv|dot|inner|bmm|add(mm|bmm|mv)|baddbmm|matmul|linear|bilinear|einsum|tensordot|conv\w*|"
+    r"cudnn_\w+|linalg_\w+|scaled_\w+|(adaptive_)?(max|avg)_pool\w*|(native_|fused_)?(layer|group|"
+    r"batch|instance|rms)_norm|(log_)?softmax)"
+)
+"""Torch operations that do a kernel's work in a library; under inference mode, composite ones are
+met whole."""
 
 
 class CompileFailed(ProfilingError):
@@ -295,7 +301,7 @@ def _library_calls() -> Iterator[set[str]]:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             name = func.overloadpacket.__name__
-            if name.startswith(LIBRARY_OPS):
+            if LIBRARY_OPS.fullmatch(name):
                 seen.add(name)
             return func(*args, **(kwargs or {}))
 

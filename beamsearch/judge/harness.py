@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from beamsearch.errors import KernelError
 from beamsearch.judge.activity import NoCupti, Watcher
 from beamsearch.judge.driver import Mapping, open_descriptor
+from beamsearch.judge.patches import members, refuse_patches
 from beamsearch.judge.protocol import (
     Gone,
     decode_arguments,
@@ -86,6 +87,7 @@ class Harness:
         self._last: Any = None
         # Bound here so that a candidate that patches modules patches nothing we use.
         self._synchronize = torch.cuda.synchronize
+        self._members: dict[str, Any] = {}
         self._plain = torch.Tensor
         self._copy: Any = torch._C.TensorBase.copy_
         self._stopwatch: Stopwatch | None = None
@@ -131,7 +133,9 @@ class Harness:
     def do_load(self, source: str) -> dict[str, Any]:
         """Import a kernel."""
         self.source = source
+        self._members = members()
         module = load_kernel(source)
+        refuse_patches(self._members)
         self.module = module
         self._make = lambda arguments: bind(module, arguments)
         return {}
@@ -250,6 +254,8 @@ class Harness:
 
     def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were."""
+        if self.module is not None:
+            refuse_patches(self._members)
         results = list(result) if isinstance(result, tuple | list) else [result]
         known = {s.data_ptr() for s in self._storages.values()}
         described: list[dict[str, Any]] = []

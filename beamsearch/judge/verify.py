@@ -13,7 +13,8 @@ from beamsearch.errors import KernelError
 from beamsearch.judge.compare import compare
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.oracle import Expected
-from beamsearch.judge.policy import disallowed
+from beamsearch.judge.policy import disallowed, doubts, works_elsewhere
+from beamsearch.judge.precision import lower_precision
 from beamsearch.judge.processes import (
     CandidateError,
     CandidateProcess,
@@ -128,7 +129,8 @@ def check_policy(source: str, log: Log) -> None:
     reason = disallowed(source)
     if reason:
         raise Rejected(Outcome.DISALLOWED, Stage.POLICY, reason)
-    log.passed(Stage.POLICY, "source", "parses and has an entry point")
+    told = ["parses and has an entry point", *doubts(source)]
+    log.passed(Stage.POLICY, "source", "; ".join(told))
 
 
 def guarded(stage: Stage, what: str, action: Callable[[], Answer]) -> Answer:
@@ -152,6 +154,8 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
     kind = str(details.get("type"))
     message = one_line(str(error))
     at = f" at line {details['line']} (`{details.get('text', '')}`)" if details.get("line") else ""
+    if kind == "Patched":
+        return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}")
     if kind in COMPILE_ERRORS:
         reason = f"does not compile{at}: {message}"
         return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, reason, raised=True)
@@ -202,6 +206,9 @@ def compile_call(
     )
     profile = parsed(Profile, answer.get("profile"), Stage.COMPILE)
     log.code_fingerprint = fingerprint_of(profile)
+    reason = works_elsewhere(profile)
+    if reason:
+        raise Rejected(Outcome.DISALLOWED, Stage.COMPILE, f"{what}: {reason}")
     launches = len(profile.launches)
     log.passed(Stage.COMPILE, "true shapes", f"{launches} launch{'es' * (launches != 1)}")
     return profile
@@ -305,6 +312,11 @@ def check_result(
         difference = compare(result, expected.oracle, expected.scale)
         if not difference.passed:
             raise wrong(difference.explain(result, expected.oracle))
+        if inputs.distribution in ("own", "normal"):
+            share = difference.relative_rms
+            reason = lower_precision(result, share, expected.oracle, expected.scale)
+            if reason:
+                raise wrong(reason)
 
 
 def misfit(told: Any, expected: Expected) -> str | None:

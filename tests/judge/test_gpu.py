@@ -10,7 +10,7 @@ import pytest
 
 from beamsearch.executor.jobs import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.judge import on_gpu
+from beamsearch.judge import on_gpu, verify
 from beamsearch.judge.pairs import paired
 from beamsearch.problem import Problem, find_problem
 from beamsearch.records.verdict import Outcome, Stage
@@ -142,6 +142,7 @@ def test_lane_is_healthy_after(
     judge: Callable[[str], Judgement], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_gpu, "GPU_CALL_S", 5.0)
+    monkeypatch.setattr(verify, "disallowed", lambda source: None)
     source, outcome, reason = HOSTILE[name]
     began = time.monotonic()
     verdict = judge(source).verdict

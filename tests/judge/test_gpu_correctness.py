@@ -88,7 +88,7 @@ def test_five_seeds_and_more_than_three_kinds_of_input(judge: Callable[[str], Ju
 FOREIGN = {
     "raises": "    if x.shape[0] != 1024:\n        raise ValueError('odd')\n",
     "silently wrong": "    if x.shape[0] != 1024:\n        return torch.zeros_like(x)\n",
-    "crashes": "    if x.shape[0] != 1024:\n        import ctypes\n        ctypes.string_at(0)\n",
+    "crashes": "    if x.shape[0] != 1024:\n        raise SystemExit\n",
 }
 
 

@@ -124,8 +124,10 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_kernels_get_a_verdict_and_the_next_candidate_is_fine(
-    judge: Judge, name: str
+    judge: Judge, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name in ("segfault", "exits"):  # what stands behind the policy is looked at here
+        monkeypatch.setattr(verify, "disallowed", lambda source: None)
     source, outcome, stage, reason = BROKEN[name]
     verdict = judge(source).verdict
     assert (verdict.outcome, verdict.stage) == (outcome, stage), verdict.reason
@@ -166,6 +168,7 @@ def test_endless_kernel_ends_at_its_deadline_with_all_it_started(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(verify, "COMPILE_S", 3.0)
+    monkeypatch.setattr(verify, "disallowed", lambda source: None)
     mark = f"loop of {tmp_path}"
     endless = variant(
         HOST,
@@ -232,7 +235,20 @@ def test_problem_whose_outputs_hide_in_their_rounding_uses_other_inputs(tmp_path
         "def get_init_inputs():\n    return []\n",
         "hidden",
     )
-    kernel = "def kernel_function(A, B):\n    return A @ B + 1e12\n"
+    kernel = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def million_kernel(y_ptr):
+    tl.store(y_ptr + tl.program_id(0), 1e12)
+
+def kernel_function(A, B):
+    y = torch.empty(A.shape[0], 1, dtype=A.dtype, device=A.device)
+    million_kernel[(A.shape[0],)](y)
+    return y
+"""
     executor = LocalExecutor(
         problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path / "scratch", seed=0
     )

@@ -1,0 +1,1 @@
+"""Planted cheats, honest look-alikes, wrong and hostile kernels: `python -m tests.judge.suite`."""

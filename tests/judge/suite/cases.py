@@ -1,0 +1,222 @@
+"""The suite's kernel files, and what the judge says of each."""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from beamsearch.environment import gpu_facts
+from beamsearch.errors import BeamsearchError
+from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
+from beamsearch.executor.local import LocalExecutor
+from beamsearch.judge import verify
+from beamsearch.problem import read_problem
+
+Kind = Literal["cheats", "wrong", "hostile", "honest"]
+KINDS: tuple[Kind, ...] = ("cheats", "wrong", "hostile", "honest")
+FOLDER = Path(__file__).parent
+HOSTILE_DEADLINE_S = 6.0
+"""Every deadline of the judge is cut to this for hostile kernels, so that they take no minutes."""
+GRACE_S = 5.0
+"""Seconds after its deadline by which a hostile kernel must have its verdict."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel file."""
+
+    kind: Kind
+    path: Path
+    source: str
+    what: str
+    """The first line of its docstring."""
+    problem: str
+    needs_gpu: str | None
+    """Why it can show nothing without a GPU, where that is so."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}/{self.path.stem}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a case."""
+
+    case: Case
+    judgement: Judgement | None
+    error: str
+    """Why there is no judgement."""
+    seconds: float
+    next_is_fine: bool | None = None
+    """After a hostile kernel: whether an honest one is judged correct."""
+
+    @property
+    def correct(self) -> bool:
+        return self.judgement is not None and self.judgement.verdict.correct
+
+    @property
+    def as_expected(self) -> bool:
+        """Cheats and wrong kernels are rejected, honest ones correct; hostile ones do no harm."""
+        if self.judgement is None:
+            return False
+        if self.case.kind == "hostile":
+            in_time = self.seconds < HOSTILE_DEADLINE_S + GRACE_S
+            return in_time and self.next_is_fine is True
+        return self.correct == (self.case.kind == "honest")
+
+
+def read_cases(only: Iterable[str] = ()) -> list[Case]:
+    """All cases in order, or those whose `kind/name` holds one of the texts in `only`."""
+    wanted = tuple(only)
+    cases = [
+        read_case(kind, path) for kind in KINDS for path in sorted((FOLDER / kind).glob("*.py"))
+    ]
+    return [case for case in cases if not wanted or any(text in case.name for text in wanted)]
+
+
+def read_case(kind: Kind, path: Path) -> Case:
+    """A case from its file, which is read and never imported."""
+    source = path.read_text()
+    tree = ast.parse(source)
+    constants = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in ("PROBLEM", "NEEDS_GPU")
+    }
+    return Case(
+        kind=kind,
+        path=path,
+        source=source,
+        what=(ast.get_docstring(tree) or "").partition("\n")[0],
+        problem=constants["PROBLEM"],
+        needs_gpu=constants.get("NEEDS_GPU"),
+    )
+
+
+def run_cases(
+    cases: Iterable[Case], device: int | None, tell: Callable[[Result], None] = lambda _: None
+) -> list[Result]:
+    """Every case through the real judge, one executor a problem; hostile ones last and alone."""
+    cases = list(cases)
+    by_problem: dict[str, list[Case]] = {}
+    for case in cases:
+        if case.kind != "hostile":
+            by_problem.setdefault(case.problem, []).append(case)
+    results = []
+    for problem, group in by_problem.items():
+        # A GPU takes one candidate at a time; the interpreter's slots are filled.
+        slots = ThreadPoolExecutor(1 if device is not None else 2)
+        with opened(problem, device) as executor, slots as pool:
+            for result in pool.map(partial(judge, executor), group):
+                tell(result)
+                results.append(result)
+    results += run_hostile([case for case in cases if case.kind == "hostile"], device, tell)
+    return sorted(results, key=lambda result: (KINDS.index(result.case.kind), result.case.name))
+
+
+def run_hostile(
+    cases: list[Case], device: int | None, tell: Callable[[Result], None]
+) -> list[Result]:
+    """Hostile kernels in one warm lane, and in a new one after each that did harm."""
+    results: list[Result] = []
+    while len(results) < len(cases):
+        problem = cases[len(results)].problem
+        with opened(problem, device) as executor:
+            judge(executor, honest_for(problem))
+            for case in cases[len(results) :]:
+                if case.problem != problem:
+                    break
+                results.append(judge_hostile(executor, case))
+                tell(results[-1])
+                if not results[-1].next_is_fine:
+                    break
+    return results
+
+
+def honest_for(problem: str) -> Case:
+    """Some honest kernel for a problem."""
+    return next(case for case in read_cases(["honest/"]) if case.problem == problem)
+
+
+@contextmanager
+def opened(problem: str, device: int | None) -> Iterator[LocalExecutor]:
+    """An executor for one of the suite's problems, in a scratch folder that goes with it."""
+    path = FOLDER / "problems" / problem / "problem.py"
+    with tempfile.TemporaryDirectory(prefix="beamsearch-suite-") as scratch:
+        executor = LocalExecutor(
+            read_problem(path),
+            gpu=gpu_facts(device, "h200"),
+            device=device,
+            scratch=Path(scratch),
+            seed=time.time_ns() % 2**31,  # secret, as it should be
+        )
+        try:
+            yield executor
+        finally:
+            executor.close()
+
+
+def judge(executor: LocalExecutor, case: Case) -> Result:
+    """One case, timed on the wall clock."""
+    began = time.monotonic()
+    judgement, error = None, ""
+    try:
+        job = JudgeJob(subject=Subject(name=case.path.stem, source=case.source))
+        judgement = executor.run(job)
+    except BeamsearchError as raised:
+        error = str(raised)
+    return Result(case, judgement, error, time.monotonic() - began)
+
+
+def judge_hostile(executor: LocalExecutor, case: Case) -> Result:
+    """A hostile kernel, with the policy off and short deadlines, and an honest one after it."""
+    with behaviour_only(), short_deadlines(HOSTILE_DEADLINE_S):
+        result = judge(executor, case)
+    after = judge(executor, honest_for(case.problem))
+    return Result(case, result.judgement, result.error, result.seconds, after.correct)
+
+
+@contextmanager
+def behaviour_only() -> Iterator[None]:
+    """The judge without its static policy, which may hide what the walls behind it miss."""
+    with replaced(verify, "disallowed", lambda source: None):
+        yield
+
+
+@contextmanager
+def short_deadlines(seconds: float) -> Iterator[None]:
+    """Every deadline that a candidate has in the judge, at most this long."""
+    from beamsearch.judge import on_gpu, timing, without_gpu
+
+    names = ("LOAD_S", "COMPILE_S", "INTERPRET_S", "GPU_CALL_S", "FIRST_CALL_S")
+    found = [(m, n) for m in (verify, without_gpu, on_gpu, timing) for n in names if hasattr(m, n)]
+    before = [(module, name, getattr(module, name)) for module, name in found]
+    for module, name, value in before:
+        setattr(module, name, min(value, seconds))
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+@contextmanager
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """A module's attribute, for a while."""
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)

@@ -1,0 +1,27 @@
+"""PyTorch adds; a Triton kernel copies the sums.
+
+Wall: time share of its own kernels.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+PROBLEM = "row_sum"
+NEEDS_GPU = "a reduction by PyTorch shows in the share of the time, and there is none here"
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, total, BLOCK: tl.constexpr):
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + index, tl.load(x_ptr + index, mask=index < total), mask=index < total)
+
+
+def copied(x):
+    y = torch.empty_like(x)
+    copy_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+def kernel_function(x):
+    return copied(x.sum(dim=1))

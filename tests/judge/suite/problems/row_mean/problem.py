@@ -1,0 +1,22 @@
+"""Means of many uniform numbers: nearly the same everywhere."""
+
+import torch
+import torch.nn as nn
+
+DTYPE = torch.float32
+
+rows = 128
+columns = 262144
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.mean(dim=1)
+
+
+def get_inputs():
+    return [torch.rand(rows, columns)]
+
+
+def get_init_inputs():
+    return []
