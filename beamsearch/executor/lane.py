@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+SHARED = Path("/tmp")
+
 
 class Lane:
     """The lock that every use of a GPU takes, keyed by the GPU's UUID."""
 
     def __init__(self, uuid: str, folder: Path | None = None) -> None:
         self._thread_lock = threading.Lock()
-        self._path = (folder or Path(tempfile.gettempdir())) / f"beamsearch-{uuid}.lock"
+        # Not TMPDIR, which two processes on one GPU may have set to different folders.
+        common = SHARED if SHARED.is_dir() else Path(tempfile.gettempdir())
+        self._path = (folder or common) / f"beamsearch-{uuid}.lock"
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -176,6 +176,13 @@ class InputSets:
 
         return torch.cuda.mem_get_info(torch.device(self.device))[1] // MEMORY_SHARE
 
+    def _is_short(self) -> bool:
+        """Whether candidates may miss the memory that is cached here."""
+        import torch
+
+        free, total = torch.cuda.mem_get_info(torch.device(self.device))
+        return free < total // MEMORY_SHARE
+
     def _release(self) -> None:
         """What the oracle left over belongs to the candidates."""
         import torch
@@ -237,9 +244,11 @@ class InputSets:
         that nobody can know."""
         assert inputs.shared is not None
         assert self._wide is not None
-        inputs.seed = secrets.randbits(62) if seed is None else seed
-        instance = self._instance(inputs)
+        seed = secrets.randbits(62) if seed is None else seed
+        instance = instantiate(self.problem, self.device, seed, inputs.distribution)
         oracles = run_oracle(instance, instance.inputs, self._wide)
+        # Nothing above changed the set: memory may have run out.
+        inputs.seed = seed
         inputs.expected = [
             replace(item, oracle=oracle)
             for item, oracle in zip(inputs.expected, oracles, strict=True)
@@ -249,6 +258,9 @@ class InputSets:
             fill(buffer, storage)
         _settle(buffers)
         inputs.shared.checksums[:] = [buffer.checksum() for buffer in buffers]
+        del instance, oracles
+        if self._is_short():
+            self._release()
 
     def mend(self) -> None:
         """Repair every set in memory that is not what it was: a candidate that writes outside its

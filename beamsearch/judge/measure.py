@@ -44,6 +44,7 @@ class Visit:
         self._work = least_work(problem)
         self._gauges = Gauges(self.gpu_uuid)
         self._needed_share: float | None = None
+        self._timed: TimedSets | None = None
 
     def measure(
         self,
@@ -53,14 +54,16 @@ class Visit:
         bound: list[InputSet],
         log: Log,
     ) -> Measurement:
-        """Time a candidate that is right so far, bound to these sets. Raises Rejected."""
-        with self._timed_sets(sets, bound) as timed:
-            before = self._gauges.read()
-            times = time_calls(process, timed)
-            measurement = self._measurement(times, before)
-            log.passed(Stage.TIMING, "clocks", f"{len(times)} calls, the clocks agree")
-            own = triton_kernels(source)
-            watch_calls(process, timed, own, measurement.time_ms, log)
+        """Time a candidate that is right so far, bound to these sets. Raises Rejected.
+
+        `restore` must follow, once the candidate's process has ended.
+        """
+        timed = self._timed = self._timed_sets(sets, bound)
+        before = self._gauges.read()
+        times = time_calls(process, timed)
+        measurement = self._measurement(times, before)
+        log.passed(Stage.TIMING, "clocks", f"{len(times)} calls, the clocks agree")
+        watch_calls(process, timed, triton_kernels(source), measurement.time_ms, log)
         reason = impossible(measurement.time_ms, self._work, self._gpu, self.l2_bytes, self._needed)
         if reason:
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
@@ -75,10 +78,12 @@ class Visit:
         open_process: Callable[..., CandidateProcess],
     ) -> Comparison:
         """Times of several subjects, interleaved."""
-        with self._timed_sets(sets, bound) as timed:
-            before = self._gauges.read()
-            comparer = Comparer(self._problem, timed, scratch)
-            batches, failed = comparer.run(subjects, open_process)
+        timed = self._timed = self._timed_sets(sets, bound)
+        before = self._gauges.read()
+        try:
+            batches, failed = Comparer(self._problem, timed, scratch).run(subjects, open_process)
+        finally:
+            self.restore()
         times = {
             name: [time_ms for batch in done for time_ms in batch.times_ms]
             for name, done in batches.items()
@@ -91,6 +96,12 @@ class Visit:
                 for name, done in batches.items()
             },
         )
+
+    def restore(self) -> None:
+        """Give timed sets their own values again; no candidate may be alive, and in the way."""
+        timed, self._timed = self._timed, None
+        if timed is not None:
+            timed.restore()
 
     def _needed(self) -> float:
         if self._needed_share is None:

@@ -221,6 +221,7 @@ class MeasuringJudge:
             for process in processes:
                 process.end()
                 log.output.append(process.output)
+            self._visit.restore()
             if not sound:
                 self._mend()
         return measurement

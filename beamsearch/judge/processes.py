@@ -18,8 +18,9 @@ from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge import protocol
+from beamsearch.judge.homes import COMMON, Homes
 from beamsearch.judge.protocol import Gone
-from beamsearch.judge.walls import FILES, FIRST_UID, NETWORK, PROCESSES, bubblewrap
+from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, bubblewrap
 
 Mode = Literal["normal", "interpreter"]
 
@@ -37,12 +38,6 @@ _KEPT = re.compile(
     r"|XDG_CACHE_HOME|(LC|CUDA|NVIDIA|NCCL|TRITON|TORCH|TORCHINDUCTOR|PYTORCH|OMP|MKL)_\w+"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-
-
-COMMON = "common"
-"""Name of the compile cache that only trusted processes write; others begin with a copy."""
-USERS_EACH = 10_000
-"""User ids for the candidates of one judge."""
 
 
 class ProcessDied(Exception):
@@ -86,7 +81,8 @@ class ForkServers:
 
     def __init__(self, scratch: Path, *, interpreter: bool, bare: bool = False) -> None:
         self._scratch = scratch
-        self._wrapping = [] if bare else bubblewrap(scratch, self._around)
+        self._homes = Homes(scratch)
+        self._wrapping = [] if bare else bubblewrap(scratch, self._homes.around)
         self._bare: ForkServers | None = None
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
         self._controls: dict[Mode, socket.socket] = {}
@@ -94,9 +90,7 @@ class ForkServers:
         self._start_lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._generation = 0
-        self._count = 0
         self._closed = False
-        self._users: dict[str, int] = {}
         self._without: dict[str, str] = {}
         self._missing: dict[str, str] | None = None
 
@@ -158,44 +152,16 @@ class ForkServers:
             folder = self._scratch / "processes" / "walls"
             folder.mkdir(parents=True, exist_ok=True)
             self.start()
-            asked = {"op": "walls", "walls": self._plan(str(folder), None)}
+            asked = {"op": "walls", "walls": self._plan(folder, None)}
             try:
                 self._missing = self._ask("normal", asked)["missing"]
             except Gone as error:
                 raise ServerLost(str(error)) from error
         return dict(self._missing)
 
-    def _plan(self, folder: str, key: str | None) -> dict[str, Any]:
-        """The walls of a process with this folder. One source, one user: its processes share a
-        compile cache, which another source's could otherwise poison."""
-        own, needed = [folder], []
-        if key is not None:
-            own.append(str(self._cache(key)))
-            needed.append(str(self._scratch / "sources" / key))
-        number = self._users.setdefault(key or folder, len(self._users))
-        return {
-            "own": own,
-            "needed": [place for place in needed if Path(place).is_dir()],
-            "hidden": [str(self._scratch), *self._around],
-            "uid": FIRST_UID + os.getpid() % USERS_EACH * USERS_EACH + number % USERS_EACH,
-            "without": self._without,
-            "standing": [NETWORK, FILES, PROCESSES] if self._wrapping else [],
-        }
-
-    @property
-    def _around(self) -> list[str]:
-        """The folder around the scratch folder, where that is a run's, with its seed in it."""
-        return [str(self._scratch.parent)] if self._scratch.name == ".scratch" else []
-
-    def _cache(self, key: str) -> Path:
-        """The compile cache of a source; begun with what every kernel needs."""
-        folder = self._scratch / "triton-cache" / key
-        if not folder.exists():
-            common = self._scratch / "triton-cache" / COMMON
-            if common.is_dir():
-                shutil.copytree(common, folder, dirs_exist_ok=True)
-            folder.mkdir(parents=True, exist_ok=True)
-        return folder
+    def _plan(self, folder: Path, key: str | None) -> dict[str, Any]:
+        standing = [NETWORK, FILES, PROCESSES] if self._wrapping else []
+        return self._homes.plan(folder, key) | {"without": self._without, "standing": standing}
 
     def fork(self, mode: Mode, **options: Any) -> CandidateProcess:
         """A new candidate process. Raises BeamsearchError where none can be had.
@@ -247,10 +213,9 @@ class ForkServers:
         limit_memory: bool = True,
         file_bytes: int = FILE_BYTES,
     ) -> CandidateProcess:
-        with self._start_lock:
-            self._count += 1
-            folder = self._scratch / "processes" / f"{mode}-{self._count}"
-        folder.mkdir(parents=True)
+        folder = self._homes.folder(mode)
+        cached = COMMON if trusted else key
+        cache = self._homes.cache(cached) if cached else folder
         ours, theirs = socket.socketpair()
         try:
             request = {
@@ -259,11 +224,11 @@ class ForkServers:
                 "output": str(folder / "output.txt"),
                 "env": {
                     "TMPDIR": str(folder),
-                    "TRITON_CACHE_DIR": str(self._cache(COMMON if key is None else key)),
+                    "TRITON_CACHE_DIR": str(cache),
                     **({} if trusted else {"HOME": str(folder)}),
                     **(env or {}),
                 },
-                "walls": None if trusted else self._plan(str(folder), key),
+                "walls": None if trusted else self._plan(folder, key),
                 "data_bytes": DATA_BYTES if limit_memory else None,
                 "file_bytes": file_bytes,
             }

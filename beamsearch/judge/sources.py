@@ -36,10 +36,12 @@ def write_source(scratch: Path, source: str) -> str:
 
 
 def triton_kernels(source: str) -> set[str]:
-    """Names of the functions that the source hands to Triton, by their decorators."""
-    return {
-        node.name
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef)
-        and any(ast.unparse(d).split("(")[0].endswith("jit") for d in node.decorator_list)
-    }
+    """Names of the functions that the source hands to Triton: decorated, or by a call of `jit`."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            if any(ast.unparse(d).split("(")[0].endswith("jit") for d in node.decorator_list):
+                found.add(node.name)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("jit"):
+            found |= {argument.id for argument in node.args if isinstance(argument, ast.Name)}
+    return found

@@ -51,13 +51,11 @@ class TimedSets:
     seeds: dict[int, int] = field(default_factory=dict)
     """Seeds of the sets that have other values for now."""
 
-    def __enter__(self) -> TimedSets:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def restore(self) -> None:
         """The sets as they were: what the next candidate is verified on does not depend on this."""
         for number, seed in self.seeds.items():
             self.sets.renew(self.inputs[number], seed)
+        self.seeds.clear()
 
     def handout(self, number: int) -> tuple[InputSet, Handout]:
         """A set and its shared memory."""

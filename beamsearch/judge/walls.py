@@ -82,13 +82,14 @@ def fork_apart(without: Mapping[str, str]) -> tuple[int, str]:
     if reason := without.get(PROCESSES):
         return os.fork(), reason
     own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    pid = -1
     try:
         missing = _attempt(lambda: _check(_libc.unshare(_NEWPID), "a process namespace"))
         pid = os.fork()
-        if pid and not missing:
-            _check(_libc.setns(own, _NEWPID), "return to the server's process namespace")
         return pid, missing
     finally:
+        if pid and not missing:
+            _check(_libc.setns(own, _NEWPID), "return to the server's process namespace")
         os.close(own)
 
 

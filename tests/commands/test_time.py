@@ -5,6 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from beamsearch.commands.time import as_json, table
+from beamsearch.executor.jobs import Comparison
+from beamsearch.records.measurement import Measurement
+from profiling.gpus import find_gpu
+from profiling.roofline import make_floor
+
 KERNEL = str(Path(__file__).parents[2] / "problems/43_Max_Pooling_3D/input_kernel.py")
 
 
@@ -13,6 +19,41 @@ def test_without_a_gpu_it_says_what_to_do(beamsearch):
     assert done.returncode == 3
     assert not done.stdout
     assert "NVIDIA GPU" in done.stderr and "`verify`" in done.stderr
+
+
+def test_the_table_tells_ratios_with_intervals_from_shared_turns():
+    def measured(time_ms):
+        return Measurement(
+            source="measured",
+            time_ms=time_ms,
+            p20_ms=0.99 * time_ms,
+            p80_ms=1.01 * time_ms,
+            count=100,
+            gpu="NVIDIA H200",
+            gpu_uuid="GPU-1",
+            visit="a",
+        )
+
+    comparison = Comparison(
+        measurements={"mine": measured(1.0), "twin": measured(1.001), "max_autotune": measured(2)},
+        failed={"broken": "wrong: the last row differs"},
+        turns={
+            "mine": [1.0] * 10,
+            "twin": [1.0, 1.01, 0.99, 1.0, 1.002, 0.998, 1.001, 1.0, 1.0, 0.999],
+            "max_autotune": [2.0, 2.01, 1.99, 2.02, 1.98, 2.0, 2.0, 2.01, 1.99, 2.0],
+        },
+    )
+    floor = make_floor(4 * 10**9, 10**9, 0, "bfloat16", find_gpu("h200"), None)
+    lines = table("36_RMSNorm", "NVIDIA H200", "mine", comparison, floor)
+    assert "floor" in lines[0]
+    assert " the time of " not in lines[1]
+    assert lines[2].endswith("[0.998, 1.002] the time of mine: a tie")
+    assert "max-autotune" in lines[3] and lines[3].endswith(
+        "[1.990, 2.010] the time of mine: slower"
+    )
+    assert "the last row differs" in lines[4]
+    told = as_json("36_RMSNorm", "NVIDIA H200", "mine", comparison, floor)
+    assert told["over_subject"]["max_autotune"]["verdict"] == "slower"
 
 
 @pytest.mark.gpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,12 @@ from beamsearch.judge.agreement import (
     remembers,
     shortcut,
 )
+from beamsearch.judge.least import needed_share
 from beamsearch.judge.pairs import paired
 from beamsearch.judge.timing import BATCHES, deal
 from beamsearch.problem import LeastWork
 from profiling.gpus import find_gpu
+from tests.judge.conftest import write_problem
 
 OWN = {"pool_kernel", "sum_kernel"}
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
@@ -122,6 +125,26 @@ def test_no_kernel_is_faster_than_the_memory() -> None:
     # Outputs that stay in the L2 need not reach the memory within the call.
     small = LeastWork(0, l2, 0, {}, ())
     assert impossible(1e-3, small, h200, l2, never) is None
+
+
+@pytest.mark.parametrize(
+    ("forward", "least", "most"),
+    [("x * 2", 0.89, 0.91), ("x[:, :1024] * 2", 0.0, 0.5), ("x.max(dim=1).values", 0.89, 0.91)],
+)
+def test_what_must_be_read_is_what_the_output_depends_on(
+    forward: str, least: float, most: float, tmp_path: Path
+) -> None:
+    source = f"""
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {forward}
+def get_inputs():
+    return [torch.rand(64, 8192)]
+def get_init_inputs():
+    return []
+"""
+    assert least <= needed_share(write_problem(tmp_path, source), "cpu") <= most
 
 
 def test_batches_are_dealt_whole_and_unevenly() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -242,6 +244,23 @@ def test_ten_timings_within_a_percent_and_a_candidate_in_five_seconds(tmp_path: 
     assert max(medians) / min(medians) < 1.01
     assert max(seconds[1:]) < 5  # the first one finds a cold lane
     assert paired(turns["one"], turns["other"]).verdict == "tie"
+
+
+def test_fifteen_twins_are_ties_in_95_of_100_pairs(tmp_path: Path) -> None:
+    problem = find_problem("43")
+    assert problem.input_kernel is not None
+    source = problem.input_kernel.read_text()
+    executor = gpu_executor(problem, tmp_path)
+    try:
+        began = time.monotonic()
+        twins = [Subject(name=str(number), source=source) for number in range(15)]
+        turns = executor.run(CompareJob(subjects=twins)).turns
+    finally:
+        executor.close()
+    said = Counter(paired(turns[a], turns[b]).verdict for a, b in combinations(turns, 2))
+    print(f"\n    {dict(said)} in {time.monotonic() - began:.1f} s")
+    assert said.total() == 105
+    assert said["tie"] >= 100
 
 
 def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:
