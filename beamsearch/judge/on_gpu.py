@@ -249,8 +249,8 @@ class MeasuringJudge:
     ) -> tuple[CandidateProcess, Rejected | None]:
         """Shrunk shapes first: the process to go on with, and what was not right there.
 
-        A kernel that raises there, crashes or computes something else may be made for the true
-        shapes alone, and those decide. One that never ends is refused.
+        A kernel that raises there, cannot be bound, crashes or computes something else may be made
+        for the true shapes alone, and those decide. One that never ends is refused.
         """
         if self._smoke is None:
             log.not_checked.append(self._no_smoke)
@@ -263,7 +263,7 @@ class MeasuringJudge:
         try:
             run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S)
         except Rejected as rejection:
-            if rejection.outcome in (Outcome.TIMEOUT, Outcome.INVALID):
+            if rejection.outcome is Outcome.TIMEOUT:
                 raise
             reason = f"the true shapes decide: {rejection.reason}"
             log.reported(Stage.SMOKE, "shrunk shapes", False, reason)

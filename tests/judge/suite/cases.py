@@ -27,6 +27,8 @@ HOSTILE_DEADLINE_S = 6.0
 """Every deadline of the judge is cut to this for hostile kernels, so that they take no minutes."""
 GRACE_S = 5.0
 """Seconds after its deadline by which a hostile kernel must have its verdict."""
+START_S = 3.0
+"""Seconds that pass before the first deadline begins: import, and compilation of every call."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Result:
         if self.judgement is None:
             return False
         if self.case.kind == "hostile":
-            in_time = self.seconds < HOSTILE_DEADLINE_S + GRACE_S
+            in_time = self.seconds < START_S + HOSTILE_DEADLINE_S + GRACE_S
             return in_time and self.next_is_fine is True
         return self.correct == (self.case.kind == "honest")
 

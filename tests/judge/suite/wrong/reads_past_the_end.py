@@ -27,10 +27,10 @@ def finish_kernel(partial_ptr, y_ptr, count, scale, BLOCK: tl.constexpr):
 
 def row_sums(x, scale=1.0):
     rows, columns = x.shape
-    count = triton.cdiv(columns, 64)
+    count = triton.cdiv(columns, 192)
     partial = torch.empty((rows, count), dtype=torch.float32, device=x.device)
     y = torch.empty(rows, dtype=x.dtype, device=x.device)
-    partial_kernel[(rows, count)](x, partial, columns, CHUNK=64, BLOCK=64)
+    partial_kernel[(rows, count)](x, partial, columns, CHUNK=192, BLOCK=64)
     finish_kernel[(rows,)](partial, y, count, scale, BLOCK=triton.next_power_of_2(count))
     return y
 
