@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -55,9 +56,15 @@ def can_write(*folders: Path | str) -> list[bool]:
 
 
 @pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder that other users may pass through, which they may not through pytest's own."""
+    with TemporaryDirectory(prefix="walls-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)  # pytest closes its own to others
     own = tmp_path / "scratch" / "processes" / "one"
     own.mkdir(parents=True)
     (tmp_path / "scratch" / "processes" / "another").mkdir()
