@@ -60,7 +60,7 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
     and in a compiler's profile the modelled time. What is missing is never taken for zero: a
     finding whose numbers are absent is absent.
     """
-    if not profile.launches and not profile.library_calls:
+    if not profile.launches and not profile.torch_operations:
         return []
     case = make_case(profile, floor, time_ms)
     found = [
@@ -72,7 +72,7 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
             whole_call.excess_arithmetic(case),
             whole_call.tail(case),
             whole_call.many_launches(case),
-            whole_call.library_time(case),
+            whole_call.time_in_libraries(case),
             whole_call.launch_bound(case, time_ms),
         )
         if finding is not None

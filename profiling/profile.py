@@ -202,7 +202,7 @@ class Profile(Record):
     gpu: str
     """The device measured, or the target compiled for."""
     launches: list[Launch]
-    library_calls: list[str] = []
+    torch_operations: list[str] = []
     """Torch operations that a compiler's profile met and cannot see into."""
     note: str | None = None
     """Why this is not an Nsight Compute profile, where one was wanted."""

@@ -44,7 +44,7 @@ def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
     An autotuned launch is compiled in every configuration (the first MOST_CONFIGS) and stands in
     the profile in the likely best: one that fits, spills least, loads widest, has occupancy enough
     to hide latency (a quarter suffices), and, among those alike, comes first. Work in torch
-    operations is not seen; those that look like library compute are in `library_calls`.
+    operations is not seen; those that look like library compute are in `torch_operations`.
     Raises CompileFailed.
     """
     recorder = _Recorder(gpu)
@@ -59,7 +59,7 @@ def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
         source="compiler",
         gpu=gpu.name,
         launches=[recorder.finish(launch) for launch in recorder.launches],
-        library_calls=sorted(library),
+        torch_operations=sorted(library),
     )
 
 

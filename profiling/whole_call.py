@@ -174,7 +174,7 @@ def excess_arithmetic(case: Case) -> Finding | None:
 
 def _without_matrix_units(case: Case, own: list[Launch]) -> bool:
     """Whether the call is known to use none; where a library has half the time, nobody knows."""
-    if case.profile.library_calls:
+    if case.profile.torch_operations:
         return False
     mine = sum(
         share
@@ -261,13 +261,13 @@ def many_launches(case: Case) -> Finding | None:
     )
 
 
-def library_time(case: Case) -> Finding | None:
+def time_in_libraries(case: Case) -> Finding | None:
     """Time in kernels that are not the candidate's. Bound: they cost nothing.
 
     A compiler's profile knows that there are some, and not what they take: no bound.
     """
-    if case.profile.library_calls:
-        names = ", ".join(case.profile.library_calls)
+    if case.profile.torch_operations:
+        names = ", ".join(case.profile.torch_operations)
         return Finding(
             kind=FindingKind.LIBRARY_TIME,
             title=f"Work is done in torch operations that are not profiled here: {names}",

@@ -116,8 +116,8 @@ def works_elsewhere(profile: Profile) -> str | None:
     """Why what the compiler saw of a call is refused, or none: its work is not in its kernels."""
     if not profile.launches:
         return "launches no Triton kernel; do the work in functions under @triton.jit"
-    if profile.library_calls:
-        operations = ", ".join(profile.library_calls)
+    if profile.torch_operations:
+        operations = ", ".join(profile.torch_operations)
         return f"computes with {operations} in PyTorch, which {LIBRARY}"
     return None
 

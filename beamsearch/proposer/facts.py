@@ -78,8 +78,8 @@ def profile_note(profile: Profile) -> str:
         f"Nothing was run: the profile is what the compiler tells for {profile.gpu}. Times and "
         "traffic marked ~ are modelled, not measured."
     )
-    if profile.library_calls:
-        note += f" Work in torch operations is missing: {', '.join(profile.library_calls)}."
+    if profile.torch_operations:
+        note += f" Work in torch operations is missing: {', '.join(profile.torch_operations)}."
     return f"{note} {one_line(profile.note)}" if profile.note else note
 
 

@@ -1,8 +1,11 @@
 """profile: the floor, the findings and the listing, without a GPU from the compiler alone."""
 
 import json
+from pathlib import Path
 
 import pytest
+
+DIRECT = Path(__file__).parents[1] / "kernels/conv_transposed_direct.py"
 
 
 def test_tells_the_distance_what_is_wrong_and_where(beamsearch):
@@ -42,3 +45,19 @@ def test_with_a_gpu_it_comes_from_nsight_compute(beamsearch):
     told = json.loads(beamsearch("profile", "82", "--json").stdout)
     assert told["measurement"]["source"] == "measured"
     assert told["profile"]["source"] == "ncu" or told["profile"]["note"]
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(170)
+def test_busy_with_work_that_could_go_away_is_not_near_a_roof(beamsearch):
+    # Given a kernel of one output a lane that keeps its busiest unit over 90% busy
+    told = json.loads(beamsearch("profile", "77", str(DIRECT), "--json").stdout)
+    (launch,) = told["profile"]["launches"]
+    assert max(n for name, n in launch["metrics"].items() if name.endswith("_busy")) > 90
+
+    # Then the page leads with what the work is, not with how busy it keeps the GPU
+    kinds = [item["kind"] for item in told["findings"]]
+    assert kinds[:2] == ["idle_matrix_units", "excess_arithmetic"]
+    assert "at_the_floor" not in kinds
+    assert "88% of the outputs are zero" in told["findings"][1]["title"]
+    assert told["measurement"]["time_ms"] > 50 * told["floor_ms"]

@@ -194,7 +194,7 @@ def test_library_work_is_named(tmp_path: Path) -> None:
         meta(8, 8),
     )
     assert profile.launches == []
-    assert profile.library_calls == ["mm"]
+    assert profile.torch_operations == ["mm"]
     assert [finding.kind for finding in find(profile, None, None)] == [FindingKind.LIBRARY_TIME]
 
 
