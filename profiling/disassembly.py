@@ -13,7 +13,7 @@ from typing import Literal
 
 from profiling.errors import ProfilingError
 from profiling.profile import CodeAccess, CodeRegion
-from profiling.sass import access_bits, instruction_class, operation
+from profiling.sass import MEMORY_CLASSES, access_bits, instruction_class, operation
 
 AccessKind = Literal["load", "store", "atomic"]
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
@@ -52,10 +52,11 @@ class Code:
         return "\n".join(instruction.text for instruction in self.instructions)
 
 
-def disassemble(cubin: bytes, starts: Mapping[int, int]) -> Code:
+def disassemble(cubin: bytes, starts: Mapping[int, int], shifted: Mapping[int, int]) -> Code:
     """The code of a compiled kernel, lines being those of the kernel's own file.
 
-    `starts`: lines that continue a statement -> its first line.
+    `starts`: lines that continue a statement -> its first line. `shifted`: lines that memory
+    instructions carry -> their own (see `statements.asm_lines`).
 
     Uses the tools that come with Triton. Raises ProfilingError where one is missing or fails.
     """
@@ -68,7 +69,7 @@ def disassemble(cubin: bytes, starts: Mapping[int, int]) -> Code:
         usage = _run(knobs.nvidia.cuobjdump.path, "-res-usage", str(path))
     registers = re.search(r"\bREG:(\d+)", usage)
     stack = re.search(r"\bSTACK:(\d+)", usage)
-    instructions, loops = parse_listing(listing, starts)
+    instructions, loops = parse_listing(listing, starts, shifted)
     return Code(
         instructions=instructions,
         regions=regions_of(instructions, loops),
@@ -88,7 +89,7 @@ def _run(tool: str, *arguments: str) -> str:
 
 
 def parse_listing(
-    text: str, starts: Mapping[int, int]
+    text: str, starts: Mapping[int, int], shifted: Mapping[int, int]
 ) -> tuple[list[Instruction], list[tuple[int, int]]]:
     """Instructions of `nvdisasm -c -g`, and loops as (first, last) instruction, outermost first.
 
@@ -102,6 +103,7 @@ def parse_listing(
     labels: dict[str, int] = {}
     branches: list[tuple[int, str]] = []
     line: int | None = None
+    number: int | None = None
     slow = False
     for row in text.splitlines():
         if match := _LINE.match(row):
@@ -117,7 +119,11 @@ def parse_listing(
             words = re.sub(r"\s+", " ", match[2])
             if branch := _BRANCH.search(words):
                 branches.append((len(instructions), branch[1]))
-            instructions.append(Instruction(words, line))
+            own = line
+            memory = instruction_class(words) in MEMORY_CLASSES
+            if memory and number is not None and number in shifted:
+                own = starts.get(shifted[number], shifted[number])
+            instructions.append(Instruction(words, own))
     while instructions and operation(instructions[-1].text) == "NOP":
         instructions.pop()
     return instructions, _loops(labels, branches)

@@ -9,6 +9,7 @@ from typing import Any
 
 from profiling import sass
 from profiling.profile import LineCounters, Profile
+from profiling.statements import access_line
 
 _SAMPLED = "smsp__pcsamp_warps_issue_stalled_"
 _STALL_NAMES = {
@@ -117,7 +118,10 @@ def line_counters(
     by_line: dict[int, list[Instruction]] = defaultdict(list)
     for instruction in instructions:
         if instruction.file == file and instruction.line:
-            by_line[instruction.line].append(instruction)
+            line = instruction.line
+            if sass.instruction_class(instruction.sass) in sass.MEMORY_CLASSES:
+                line = access_line(line, source)
+            by_line[line].append(instruction)
     return [
         _one_line(
             number,

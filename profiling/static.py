@@ -21,7 +21,7 @@ from profiling.occupancy import max_shared_bytes, occupancy
 from profiling.profile import CodeRegion, Launch, LineCounters, Profile
 from profiling.sass import INDEX_CLASSES, access_bits, instruction_class, is_division
 from profiling.standin import TargetDriver, target_device
-from profiling.statements import statement_starts
+from profiling.statements import asm_lines, statement_starts
 
 MOST_CONFIGS = 12
 """Configurations of one autotuner that are compiled, about half a second each."""
@@ -177,7 +177,11 @@ class _Recorder:
         cubin = kernel.asm["cubin"]
         key = hashlib.sha256(cubin).hexdigest()
         if key not in self.codes:
-            self.codes[key] = disassemble(cubin, statement_starts(launch.source_file))
+            self.codes[key] = disassemble(
+                cubin,
+                statement_starts(launch.source_file),
+                asm_lines(kernel.asm.get("ptx", "")),
+            )
         return describe(launch, self.codes[key], self.gpu)
 
 

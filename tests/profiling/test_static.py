@@ -186,6 +186,18 @@ def test_errors_name_the_cause(tmp_path: Path) -> None:
         compiled(tmp_path, COPY.replace("    grid =", "    x.sum().item()\n    grid ="), meta(N))
 
 
+def test_masked_loads_are_blamed_on_their_own_lines(tmp_path: Path) -> None:
+    # Given loads whose masked-off lanes are filled one by one before, in inline assembly
+    source = COPY.replace("mask=index < n,\n", "mask=index < n,\n        other=1.0,\n")
+    (launch,) = compiled(tmp_path, source, meta(N, dtype=torch.float32)).launches
+
+    lines = {line.line: line for line in launch.lines}
+    (load,) = [n for n, text in enumerate(source.splitlines(), 1) if "tl.load(" in text]
+    (store,) = [n for n, text in enumerate(source.splitlines(), 1) if "tl.store(" in text]
+    assert {n for n, line in lines.items() if line.load_bits} == {load}
+    assert {n for n, line in lines.items() if line.store_bits} == {store}
+
+
 def test_library_work_is_named(tmp_path: Path) -> None:
     profile = compiled(
         tmp_path,
