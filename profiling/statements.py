@@ -16,7 +16,7 @@ from collections.abc import Sequence
 _ACCESS = re.compile(r"\b(load|store|gather|scatter|atomic_\w+)\s*\(")
 _LOC = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
 MOST_SHIFTED = 8
-"""Lines that a memory instruction may be below its own: there is one more for each word it moves."""
+"""Lines that a memory instruction may be below its own: one more for each word it moves."""
 
 
 @functools.lru_cache(maxsize=64)
