@@ -37,7 +37,7 @@ from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import BenchmarkResults, Result
-from beamsearch.records.trace import Trace, recorded, write_record, write_text
+from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
 from beamsearch.records.verdict import Outcome, Stage, Verdict
 from beamsearch.search import Assignment, worker_seed
 from beamsearch.settings import Settings
@@ -150,6 +150,11 @@ class Worker:
         self._results(candidates)
         self._doing("done")
 
+    def give_up(self, reason: str) -> None:
+        """End the round here, with the kernels judged so far, where a model gives no answer."""
+        judged = [read_record(path, Candidate) for path in sorted(self.folder.glob("r*-v*.json"))]
+        self._results(judged or [self._no_code(reason)])
+
     def _doing(self, what: str) -> None:
         self.shared.check_stop()
         self.shared.observer.worker(self.assignment.worker, what)
@@ -247,7 +252,7 @@ class Worker:
 
     def _author(self, reply_stem: str) -> str:
         call = self.folder / "calls" / f"{reply_stem}.json"
-        return Call.model_validate_json(call.read_text()).author
+        return read_record(call, Call).author if call.is_file() else self.shared.proposer.name
 
     def _name(self, variant: int) -> str:
         return f"r{self.view.number}-w{self.assignment.worker}-v{variant}"

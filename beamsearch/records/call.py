@@ -10,12 +10,14 @@ class Call(Record):
     worker: int
     purpose: str
     attempt: int
+    subject: str = ""
+    """The candidate that a repair becomes; empty for other purposes."""
     author: str
     prompt_file: str
     reply_file: str
     prompt_sha256: str
-    """A recorded reply serves the same (round, worker, purpose, attempt); a hash that differs is
-    reported."""
+    """A recorded reply serves the same (round, worker, purpose, subject, attempt); a hash that
+    differs is reported."""
     recorded_sha256: str | None = None
     """Hash of the prompt that a replayed reply was given to, where it is another one."""
     model: str | None = None
