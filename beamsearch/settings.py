@@ -27,6 +27,10 @@ class Settings(BaseModel):
     """Kernels kept after a round."""
     variants: int = Field(2, ge=1)
     """Candidates each worker makes a round."""
+    repairs: int = Field(2, ge=0)
+    """Repairs of a candidate that fails, where a model thinks."""
+    review: bool = False
+    """Whether the model looks for errors in candidates before they are judged."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """None: the problem's own."""
     seed: int | None = None

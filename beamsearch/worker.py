@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from beamsearch.candidates import NOT_REPAIRED, Candidates, Made
 from beamsearch.errors import Stopped
-from beamsearch.executor.jobs import Executor, JudgeJob, ProfileJob, Subject
-from beamsearch.kernel import fingerprint
+from beamsearch.executor.jobs import Executor, ProfileJob, Subject
 from beamsearch.proposer.prompts import reask, render
 from beamsearch.proposer.questions import (
     Diagnosis,
@@ -22,23 +22,26 @@ from beamsearch.proposer.questions import (
     Question,
     Reflection,
     ReflectionQuestion,
+    RepairQuestion,
+    ReviewQuestion,
     Situation,
     Trial,
     Variant,
     VariantsQuestion,
+    subject,
 )
 from beamsearch.proposer.replies import (
     UnreadableReply,
     read_diagnosis,
     read_reflection,
+    read_review,
     read_variants,
 )
 from beamsearch.records.call import Call
-from beamsearch.records.candidate import Candidate
-from beamsearch.records.measurement import Measurement
+from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.round import BenchmarkResults, Result
 from beamsearch.records.trace import Trace, recorded, write_record, write_text
-from beamsearch.records.verdict import Outcome, Stage, Verdict
+from beamsearch.reviews import believed, pays, score
 from beamsearch.search import Assignment, worker_seed
 from beamsearch.settings import Settings
 from profiling.findings import find
@@ -128,6 +131,26 @@ class RoundView:
     """Fingerprint -> name of the candidate that had it first."""
 
 
+class Line:
+    """A variant and the repairs that follow from it."""
+
+    def __init__(self, made: Made, candidate: Candidate) -> None:
+        self.made = [made]
+        """Those that had code."""
+        self.candidates = [candidate]
+
+    @property
+    def last(self) -> Candidate:
+        """The one whose verdict counts."""
+        return self.candidates[-1]
+
+    @property
+    def source(self) -> str | None:
+        """The newest source; None where every one was a patch that did not apply."""
+        sources = [made.variant.source for made in self.made if made.variant.source is not None]
+        return sources[-1] if sources else None
+
+
 class Worker:
     """A worker in a round. `run` leaves its files; each step that is on disk is not run again."""
 
@@ -137,15 +160,29 @@ class Worker:
         self.assignment = assignment
         self.parent = view.candidates[assignment.parent]
         self.folder = shared.trace.worker(view.number, assignment.worker)
+        self.candidates = Candidates(shared, view.number, assignment, self.folder)
 
     def run(self) -> None:
         """The whole way. Raises Stopped or BeamsearchError; a bad reply or kernel is a verdict."""
         situation = self._situation()
         diagnosis = self._diagnose(situation)
         variants, problem = self._propose(situation, diagnosis)
-        candidates = [self._judge(number, variant) for number, variant in enumerate(variants)]
+        forecasts = self._review(situation, variants)
+        known = score(self.view.candidates.values())
+        made = []
+        for number, variant in enumerate(variants):
+            name = f"r{self.view.number}-w{self.assignment.worker}-v{number}"
+            forecast = forecasts.get(number)
+            aside = forecast is not None and forecast.fails and believed(known, name)
+            author = self._author("opt_reply")
+            made.append(Made(name, variant, author, forecast=forecast, set_aside=aside))
+        candidates = [self._judge(item, self.view.seen) for item in made]
+        lines = [Line(*pair) for pair in zip(made, candidates, strict=True)]
+        candidates += self._repair(situation, diagnosis, lines)
         if not candidates:
-            candidates = [self._no_code(problem)]
+            name = f"r{self.view.number}-w{self.assignment.worker}-v0"
+            candidates = [self.candidates.no_code(name, self._author("opt_reply"), problem)]
+        candidates.sort(key=lambda candidate: candidate.name)
         self._reflect(situation, diagnosis, candidates)
         self._results(candidates)
         self._doing("done")
@@ -200,8 +237,9 @@ class Worker:
         question = VariantsQuestion(
             **dict(situation), diagnosis=diagnosis, variants=count, seen=sorted(self.view.seen)
         )
+        base = situation.parent_source
         variants, problem = self._ask(
-            question, "opt_prompt", "opt_reply", lambda text: read_variants(text, count)
+            question, "opt_prompt", "opt_reply", lambda text: read_variants(text, base)
         )
         return variants or [], problem
 
@@ -236,6 +274,7 @@ class Worker:
             worker=self.assignment.worker,
             purpose=question.purpose,
             attempt=attempt,
+            subject=subject(question),
             author=reply.author,
             prompt_file=self.shared.trace.relative(prompt_file),
             reply_file=self.shared.trace.relative(reply_file),
@@ -253,74 +292,109 @@ class Worker:
         call = self.folder / "calls" / f"{reply_stem}.json"
         return Call.model_validate_json(call.read_text()).author
 
-    def _name(self, variant: int) -> str:
-        return f"r{self.view.number}-w{self.assignment.worker}-v{variant}"
-
-    def _no_code(self, problem: str) -> Candidate:
-        verdict = Verdict(outcome=Outcome.NO_CODE, stage=Stage.LOAD, reason=problem)
-        candidate = self._candidate(0, "no kernel in the reply", verdict)
-        return recorded(self.folder / f"{candidate.name}.json", Candidate, lambda: candidate)
-
-    def _candidate(
-        self,
-        variant: int,
-        description: str,
-        verdict: Verdict,
-        source: str | None = None,
-        measurement: Measurement | None = None,
-    ) -> Candidate:
-        path = self.folder / f"{self._name(variant)}.py"
-        return Candidate(
-            name=self._name(variant),
-            parent=self.parent.name,
-            round=self.view.number,
-            worker=self.assignment.worker,
-            direction=self.assignment.direction,
-            description=description,
-            author=self._author("opt_reply"),
-            kernel_file=self.shared.trace.relative(path) if source is not None else None,
-            fingerprint=source_fingerprint(source) if source is not None else None,
-            verdict=verdict,
-            measurement=measurement,
+    def _review(self, situation: Situation, variants: list[Variant]) -> dict[int, Forecast]:
+        """What a review expects of each variant, by number; nothing where it is not asked for, or
+        where earlier ones showed that it does not pay."""
+        wanted = self.shared.settings.review and self.shared.proposer.reads_prompts
+        if not (wanted and variants and pays(score(self.view.candidates.values()))):
+            return {}
+        self._doing("reviewing")
+        question = ReviewQuestion(**dict(situation), variants=variants)
+        review, _ = self._ask(
+            question,
+            "review_prompt",
+            "review_reply",
+            lambda text: read_review(text, len(variants)),
         )
+        if review is None:
+            return {}
+        write_record(self.folder / "review.json", review)
+        return {c.variant: Forecast(fails=c.fails, reason=c.reason) for c in review.concerns}
 
-    def _judge(self, number: int, variant: Variant) -> Candidate:
-        name = self._name(number)
-        self._doing(f"judging {name}: {variant.description}")
-        path = self.folder / f"{name}.py"
+    def _judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
+        self._doing(f"judging {made.name}: {made.variant.description}")
+        return self.candidates.judge(made, seen)
 
-        def decide() -> Candidate:
-            write_text(path, variant.source)
-            print_ = source_fingerprint(variant.source)
-            before = self.view.seen.get(print_) if print_ else None
-            if before is not None:
-                verdict = Verdict(
-                    outcome=Outcome.DUPLICATE,
-                    stage=Stage.LOAD,
-                    reason=f"the same kernel as {before}; it was not judged again",
-                )
-                return self._candidate(number, variant.description, verdict, variant.source)
-            job = JudgeJob(subject=Subject(name=name, source=variant.source))
-            judged = self.shared.judgements.get(
-                print_ or name, lambda: self.shared.executor.run(job)
-            )
-            self.shared.check_stop()
-            return self._candidate(
-                number, variant.description, judged.verdict, variant.source, judged.measurement
-            )
+    def _repair(
+        self, situation: Situation, diagnosis: Diagnosis, lines: list[Line]
+    ) -> list[Candidate]:
+        """Repairs of the variants that failed: all of them once, then again what still fails, so
+        that replies which take their time are waited for together."""
+        repairs: list[Candidate] = []
+        if not self.shared.proposer.reads_prompts:
+            return repairs
+        seen = dict(self.view.seen)
+        for line in lines:
+            if line.last.fingerprint is not None:
+                seen.setdefault(line.last.fingerprint, line.last.name)
+        for number in range(1, self.shared.settings.repairs + 1):
+            for line in lines:
+                if line.last.verdict.outcome not in NOT_REPAIRED:
+                    repairs.append(self._repair_once(situation, diagnosis, line, number, seen))
+        return repairs
 
-        candidate = recorded(self.folder / f"{name}.json", Candidate, decide)
-        self.shared.observer.candidate(candidate)
-        return candidate
+    def _repair_once(
+        self,
+        situation: Situation,
+        diagnosis: Diagnosis,
+        line: Line,
+        number: int,
+        seen: dict[str, str],
+    ) -> Candidate:
+        name = f"{line.made[0].name}-f{number}"
+        self._doing(f"repairing {line.last.name}")
+        base = line.source or situation.parent_source
+        question = RepairQuestion(
+            **dict(situation),
+            diagnosis=diagnosis,
+            failed=line.last,
+            failed_source=base,
+            patch=line.made[-1].variant.patch,
+            earlier=[self._trial(situation, candidate) for candidate in line.candidates[:-1]],
+            name=name,
+        )
+        found, problem = self._ask(
+            question, f"{name}_prompt", f"{name}_reply", lambda text: read_variants(text, base)
+        )
+        author = self._author(f"{name}_reply")
+        if found is None:
+            repaired = self.candidates.no_code(name, author, problem, repair_of=line.last.name)
+        else:
+            made = Made(name, found[0], author, repair_of=line.last.name)
+            repaired = self._judge(made, seen)
+            line.made.append(made)
+        if repaired.fingerprint is not None:
+            seen.setdefault(repaired.fingerprint, name)
+        line.candidates.append(repaired)
+        return repaired
+
+    def _trial(self, situation: Situation, candidate: Candidate) -> Trial:
+        """A candidate with its diff, and its findings where it was profiled."""
+        source = self.shared.source(candidate) if candidate.kernel_file else ""
+        before_name, before = situation.parent, situation.parent_source
+        repaired = self.folder / f"{candidate.repair_of}.py"
+        if candidate.repair_of is not None and repaired.is_file():
+            before_name, before = candidate.repair_of, repaired.read_text()
+        diff = unified_diff(before, source, before_name, candidate.name) if source else ""
+        return Trial(candidate=candidate, diff=diff)
 
     def _reflect(
         self, situation: Situation, diagnosis: Diagnosis, candidates: list[Candidate]
     ) -> None:
         self._doing("reflecting")
-        trials = []
-        for candidate in candidates:
-            source = self.shared.source(candidate) if candidate.kernel_file else ""
-            trials.append(Trial(candidate=candidate, diff=_diff(situation, candidate, source)))
+        trials = [self._trial(situation, candidate) for candidate in candidates]
+        correct = [c for c in candidates if c.verdict.correct]
+        if correct and self.shared.proposer.reads_prompts:
+            # Somebody is asked about it, and a model learns from what moved; the playbook does not.
+            best = min(correct, key=lambda c: c.time_ms)
+            self._doing(f"profiling {best.name}")
+            found = self.shared.findings(best)
+            trials = [
+                trial.model_copy(update={"findings_after": found})
+                if trial.candidate == best
+                else trial
+                for trial in trials
+            ]
         question = ReflectionQuestion(**dict(situation), diagnosis=diagnosis, trials=trials)
         self._ask(question, "reflexion_prompt", "reflexion", read_reflection)
 
@@ -369,20 +443,10 @@ def reflections(trace: Trace, number: int) -> list[Reflection]:
     return found
 
 
-def source_fingerprint(source: str) -> str | None:
-    """Fingerprint of a source, or None where it does not parse (the judge says why)."""
-    try:
-        return fingerprint(source)
-    except (SyntaxError, ValueError):
-        return None
-
-
-def _diff(situation: Situation, candidate: Candidate, source: str) -> str:
-    lines = difflib.unified_diff(
-        situation.parent_source.splitlines(),
-        source.splitlines(),
-        situation.parent,
-        candidate.name,
-        lineterm="",
+def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
+    """Unified diff of two sources."""
+    return "\n".join(
+        difflib.unified_diff(
+            before.splitlines(), after.splitlines(), before_name, after_name, lineterm=""
+        )
     )
-    return "\n".join(lines)

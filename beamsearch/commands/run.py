@@ -44,6 +44,10 @@ BeamOption = Annotated[
 VariantsOption = Annotated[
     int | None, typer.Option(metavar="V", help="Candidates a worker makes. Default: 2.")
 ]
+ReviewOption = Annotated[
+    bool | None,
+    typer.Option("--review", help="Let the model look for errors before candidates are judged."),
+]
 LlmOption = Annotated[
     str | None, typer.Option(metavar="WHO", help="Who thinks: auto (default), openai or playbook.")
 ]
@@ -62,6 +66,7 @@ def run(
     workers: WorkersOption = None,
     beam: BeamOption = None,
     variants: VariantsOption = None,
+    review: ReviewOption = None,
     seed: SeedOption = None,
     dtype: DtypeOption = None,
     target: TargetOption = None,
@@ -88,6 +93,7 @@ def run(
         "workers": workers,
         "beam": beam,
         "variants": variants,
+        "review": review,
         "seed": seed,
         "dtype": dtype,
         "target": target,

@@ -26,6 +26,10 @@ class Ticket(Record):
     worker: int
     attempt: int = 0
     """0 for the first asking, 1 after one unreadable reply."""
+    subject: str = ""
+    """Tells questions of one worker and purpose apart: the name a repair will have."""
+    form: dict[str, Any] | None = None
+    """What the answer must fit: the `json_schema` of structured outputs; none for code."""
 
 
 class Completion(Record):

@@ -10,11 +10,13 @@ class Call(Record):
     worker: int
     purpose: str
     attempt: int
+    subject: str = ""
+    """The candidate that a repair becomes; empty for other purposes."""
     author: str
     prompt_file: str
     reply_file: str
     prompt_sha256: str
-    """A recorded reply serves the same (round, worker, purpose, attempt); a hash that differs is
+    """A recorded reply serves the same (round, worker, purpose, subject, attempt); a hash that differs is
     reported."""
     tokens_in: int | None = None
     tokens_out: int | None = None
