@@ -66,7 +66,9 @@ def _ideas(candidates: Sequence[Candidate], times: Mapping[str, float]) -> list[
     ideas = []
     for finding, made in tried.items():
         speedups = [
-            times[c.parent] / times[c.name] for c in made if c.parent in times and c.name in times
+            times[c.parent] / times[c.name]
+            for c in made
+            if c.parent is not None and c.parent in times and c.name in times
         ]
         repaired = {c.repair_of for c in made if c.verdict.correct}
         first = [c for c in made if c.repair_of is None]

@@ -275,14 +275,10 @@ class Worker:
             purpose=question.purpose,
             attempt=attempt,
             subject=subject(question),
-            author=reply.author,
             prompt_file=self.shared.trace.relative(prompt_file),
             reply_file=self.shared.trace.relative(reply_file),
             prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
-            tokens_in=reply.tokens_in,
-            tokens_out=reply.tokens_out,
-            latency_s=reply.latency_s,
-            retries=reply.retries,
+            **reply.model_dump(exclude={"text"}),
         )
         write_record(self.folder / "calls" / f"{reply_stem}.json", call)
         write_text(reply_file, reply.text)

@@ -35,11 +35,5 @@ class ModelProposer:
             form=None if form is None else json_schema(form),
         )
         completion = self.chat.ask(prompt, ticket)
-        return Reply(
-            text=completion.text,
-            author=completion.model,
-            tokens_in=completion.tokens_in,
-            tokens_out=completion.tokens_out,
-            latency_s=completion.latency_s,
-            retries=completion.retries,
-        )
+        told = completion.model_dump(exclude={"model", "asked", "finish_reason"})
+        return Reply(author=completion.model, model=completion.asked, **told)

@@ -247,13 +247,18 @@ def answer_form(question: Question | FirstQuestion) -> type[Record] | None:
 
 
 class Reply(Record):
-    """The text that came back, and what it cost."""
+    """The text that came back, and what it cost (as in `records.call.Call`)."""
 
     text: str
     author: str
     """`playbook`, or the model's name as the endpoint reports it."""
+    recorded_sha256: str | None = None
+    model: str | None = None
+    batch: bool = False
     tokens_in: int | None = None
+    tokens_cached: int | None = None
     tokens_out: int | None = None
+    tokens_reasoning: int | None = None
     latency_s: float | None = None
     retries: int = 0
 
