@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from beamsearch.candidates import NOT_REPAIRED, Candidates, Made
+from beamsearch.candidates import Candidates, Made
 from beamsearch.errors import Stopped
 from beamsearch.executor.jobs import Executor, ProfileJob, Subject
 from beamsearch.proposer.prompts import reask, render
@@ -22,7 +22,6 @@ from beamsearch.proposer.questions import (
     Question,
     Reflection,
     ReflectionQuestion,
-    RepairQuestion,
     ReviewQuestion,
     Situation,
     Trial,
@@ -41,6 +40,7 @@ from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.round import BenchmarkResults, Result
 from beamsearch.records.trace import Trace, recorded, write_record, write_text
+from beamsearch.repairs import Repairs
 from beamsearch.reviews import believed, pays, score
 from beamsearch.search import Assignment, worker_seed
 from beamsearch.settings import Settings
@@ -131,26 +131,6 @@ class RoundView:
     """Fingerprint -> name of the candidate that had it first."""
 
 
-class Line:
-    """A variant and the repairs that follow from it."""
-
-    def __init__(self, made: Made, candidate: Candidate) -> None:
-        self.made = [made]
-        """Those that had code."""
-        self.candidates = [candidate]
-
-    @property
-    def last(self) -> Candidate:
-        """The one whose verdict counts."""
-        return self.candidates[-1]
-
-    @property
-    def source(self) -> str | None:
-        """The newest source; None where every one was a patch that did not apply."""
-        sources = [made.variant.source for made in self.made if made.variant.source is not None]
-        return sources[-1] if sources else None
-
-
 class Worker:
     """A worker in a round. `run` leaves its files; each step that is on disk is not run again."""
 
@@ -174,25 +154,26 @@ class Worker:
             name = f"r{self.view.number}-w{self.assignment.worker}-v{number}"
             forecast = forecasts.get(number)
             aside = forecast is not None and forecast.fails and believed(known, name)
-            author = self._author("opt_reply")
+            author = self.author("opt_reply")
             made.append(Made(name, variant, author, forecast=forecast, set_aside=aside))
-        candidates = [self._judge(item, self.view.seen) for item in made]
-        lines = [Line(*pair) for pair in zip(made, candidates, strict=True)]
-        candidates += self._repair(situation, diagnosis, lines)
+        candidates = [self.judge(item, self.view.seen) for item in made]
+        if self.shared.proposer.reads_prompts:
+            repairs = Repairs(self, situation, diagnosis)
+            candidates += repairs.run(zip(made, candidates, strict=True))
         if not candidates:
             name = f"r{self.view.number}-w{self.assignment.worker}-v0"
-            candidates = [self.candidates.no_code(name, self._author("opt_reply"), problem)]
+            candidates = [self.candidates.no_code(name, self.author("opt_reply"), problem)]
         candidates.sort(key=lambda candidate: candidate.name)
         self._reflect(situation, diagnosis, candidates)
         self._results(candidates)
-        self._doing("done")
+        self.doing("done")
 
-    def _doing(self, what: str) -> None:
+    def doing(self, what: str) -> None:
         self.shared.check_stop()
         self.shared.observer.worker(self.assignment.worker, what)
 
     def _situation(self) -> Situation:
-        self._doing(f"profiling {self.parent.name}")
+        self.doing(f"profiling {self.parent.name}")
         profile = self.shared.profile(self.parent)
         write_record(self.folder / "input_ncu_metrics.json", profile)
         source = self.shared.source(self.parent)
@@ -215,9 +196,9 @@ class Worker:
         )
 
     def _diagnose(self, situation: Situation) -> Diagnosis:
-        self._doing(f"diagnosing {self.parent.name}: {self.assignment.direction}")
+        self.doing(f"diagnosing {self.parent.name}: {self.assignment.direction}")
         question = DiagnosisQuestion(**dict(situation))
-        diagnosis, problem = self._ask(
+        diagnosis, problem = self.ask(
             question, "bottleneck_prompt", "bottleneck_response", read_diagnosis
         )
         if diagnosis is None:
@@ -232,18 +213,18 @@ class Worker:
         return diagnosis
 
     def _propose(self, situation: Situation, diagnosis: Diagnosis) -> tuple[list[Variant], str]:
-        self._doing(f"writing variants of {self.parent.name}: {self.assignment.direction}")
+        self.doing(f"writing variants of {self.parent.name}: {self.assignment.direction}")
         count = self.shared.settings.variants
         question = VariantsQuestion(
             **dict(situation), diagnosis=diagnosis, variants=count, seen=sorted(self.view.seen)
         )
         base = situation.parent_source
-        variants, problem = self._ask(
+        variants, problem = self.ask(
             question, "opt_prompt", "opt_reply", lambda text: read_variants(text, base)
         )
         return variants or [], problem
 
-    def _ask(
+    def ask(
         self, question: Question, prompt_stem: str, reply_stem: str, read: Callable[[str], T]
     ) -> tuple[T | None, str]:
         """What a reply says, or None and why it cannot be read, after one more attempt."""
@@ -284,7 +265,17 @@ class Worker:
         write_text(reply_file, reply.text)
         return reply.text
 
-    def _author(self, reply_stem: str) -> str:
+    def trial(self, situation: Situation, candidate: Candidate) -> Trial:
+        """A candidate with its diff against the kernel it was made from."""
+        source = self.shared.source(candidate) if candidate.kernel_file else ""
+        name, before = situation.parent, situation.parent_source
+        repaired = self.folder / f"{candidate.repair_of}.py"
+        if candidate.repair_of is not None and repaired.is_file():
+            name, before = candidate.repair_of, repaired.read_text()
+        diff = unified_diff(before, source, name, candidate.name) if source else ""
+        return Trial(candidate=candidate, diff=diff)
+
+    def author(self, reply_stem: str) -> str:
         call = self.folder / "calls" / f"{reply_stem}.json"
         return Call.model_validate_json(call.read_text()).author
 
@@ -294,9 +285,9 @@ class Worker:
         wanted = self.shared.settings.review and self.shared.proposer.reads_prompts
         if not (wanted and variants and pays(score(self.view.candidates.values()))):
             return {}
-        self._doing("reviewing")
+        self.doing("reviewing")
         question = ReviewQuestion(**dict(situation), variants=variants)
-        review, _ = self._ask(
+        review, _ = self.ask(
             question,
             "review_prompt",
             "review_reply",
@@ -307,83 +298,20 @@ class Worker:
         write_record(self.folder / "review.json", review)
         return {c.variant: Forecast(fails=c.fails, reason=c.reason) for c in review.concerns}
 
-    def _judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
-        self._doing(f"judging {made.name}: {made.variant.description}")
+    def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
+        self.doing(f"judging {made.name}: {made.variant.description}")
         return self.candidates.judge(made, seen)
-
-    def _repair(
-        self, situation: Situation, diagnosis: Diagnosis, lines: list[Line]
-    ) -> list[Candidate]:
-        """Repairs of the variants that failed: all of them once, then again what still fails, so
-        that replies which take their time are waited for together."""
-        repairs: list[Candidate] = []
-        if not self.shared.proposer.reads_prompts:
-            return repairs
-        seen = dict(self.view.seen)
-        for line in lines:
-            if line.last.fingerprint is not None:
-                seen.setdefault(line.last.fingerprint, line.last.name)
-        for number in range(1, self.shared.settings.repairs + 1):
-            for line in lines:
-                if line.last.verdict.outcome not in NOT_REPAIRED:
-                    repairs.append(self._repair_once(situation, diagnosis, line, number, seen))
-        return repairs
-
-    def _repair_once(
-        self,
-        situation: Situation,
-        diagnosis: Diagnosis,
-        line: Line,
-        number: int,
-        seen: dict[str, str],
-    ) -> Candidate:
-        name = f"{line.made[0].name}-f{number}"
-        self._doing(f"repairing {line.last.name}")
-        base = line.source or situation.parent_source
-        question = RepairQuestion(
-            **dict(situation),
-            diagnosis=diagnosis,
-            failed=line.last,
-            failed_source=base,
-            patch=line.made[-1].variant.patch,
-            earlier=[self._trial(situation, candidate) for candidate in line.candidates[:-1]],
-            name=name,
-        )
-        found, problem = self._ask(
-            question, f"{name}_prompt", f"{name}_reply", lambda text: read_variants(text, base)
-        )
-        author = self._author(f"{name}_reply")
-        if found is None:
-            repaired = self.candidates.no_code(name, author, problem, repair_of=line.last.name)
-        else:
-            made = Made(name, found[0], author, repair_of=line.last.name)
-            repaired = self._judge(made, seen)
-            line.made.append(made)
-        if repaired.fingerprint is not None:
-            seen.setdefault(repaired.fingerprint, name)
-        line.candidates.append(repaired)
-        return repaired
-
-    def _trial(self, situation: Situation, candidate: Candidate) -> Trial:
-        """A candidate with its diff, and its findings where it was profiled."""
-        source = self.shared.source(candidate) if candidate.kernel_file else ""
-        before_name, before = situation.parent, situation.parent_source
-        repaired = self.folder / f"{candidate.repair_of}.py"
-        if candidate.repair_of is not None and repaired.is_file():
-            before_name, before = candidate.repair_of, repaired.read_text()
-        diff = unified_diff(before, source, before_name, candidate.name) if source else ""
-        return Trial(candidate=candidate, diff=diff)
 
     def _reflect(
         self, situation: Situation, diagnosis: Diagnosis, candidates: list[Candidate]
     ) -> None:
-        self._doing("reflecting")
-        trials = [self._trial(situation, candidate) for candidate in candidates]
+        self.doing("reflecting")
+        trials = [self.trial(situation, candidate) for candidate in candidates]
         correct = [c for c in candidates if c.verdict.correct]
         if correct and self.shared.proposer.reads_prompts:
             # Somebody is asked about it, and a model learns from what moved; the playbook does not.
             best = min(correct, key=lambda c: c.time_ms)
-            self._doing(f"profiling {best.name}")
+            self.doing(f"profiling {best.name}")
             found = self.shared.findings(best)
             trials = [
                 trial.model_copy(update={"findings_after": found})
@@ -392,7 +320,7 @@ class Worker:
                 for trial in trials
             ]
         question = ReflectionQuestion(**dict(situation), diagnosis=diagnosis, trials=trials)
-        self._ask(question, "reflexion_prompt", "reflexion", read_reflection)
+        self.ask(question, "reflexion_prompt", "reflexion", read_reflection)
 
     def _results(self, candidates: list[Candidate]) -> None:
         """`kernel.py` and `benchmark_results.json`: this worker's best, where one is verified."""
