@@ -83,6 +83,7 @@ class Rounds:
                 candidates,
                 times,
                 [r for n in range(1, number) for r in reflections(self.shared.trace, n)],
+                self.shared.source,
             ),
             seen=_first_names(candidates),
         )
@@ -172,7 +173,8 @@ class Rounds:
             read_record(path, Candidate)
             for assignment in plan.assignments
             for path in sorted(
-                self.shared.trace.worker(number, assignment.worker).glob("r*-v*.json")
+                self.shared.trace.worker(number, assignment.worker).glob("r*-v*.json"),
+                key=lambda path: path.stem,  # a repair after what it repairs
             )
         ]
         everyone = [c for record in done for c in record.candidates] + candidates

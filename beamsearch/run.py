@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beamsearch.baseline import measure_baselines
+from beamsearch.candidates import source_fingerprint
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
 from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError, Waiting
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
@@ -47,7 +48,7 @@ from beamsearch.summary import (
     totals,
 )
 from beamsearch.winner import choose_winner
-from beamsearch.worker import Shared, source_fingerprint
+from beamsearch.worker import Shared
 
 if TYPE_CHECKING:
     from beamsearch.display import Observer

@@ -11,7 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from beamsearch.errors import UsageError
 
-LIMITS = ("rounds", "time_limit_s", "max_cost", "max_tokens", "max_calls")
+LIMITS = (
+    "rounds",
+    "time_limit_s",
+    "max_cost",
+    "max_tokens",
+    "max_calls",
+    "answer_timeout_s",
+    "answer_deadline_s",
+)
 """Settings that may differ when a run is resumed: they bound the work, they do not shape it."""
 
 
@@ -27,6 +35,10 @@ class Settings(BaseModel):
     """Kernels kept after a round."""
     variants: int = Field(2, ge=1)
     """Candidates each worker makes a round."""
+    repairs: int = Field(2, ge=0)
+    """Repairs of a candidate that fails, where a model thinks."""
+    review: bool = False
+    """Whether the model looks for errors in candidates before they are judged."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """None: the problem's own."""
     seed: int | None = None
@@ -45,6 +57,10 @@ class Settings(BaseModel):
     """By purpose (`variants = 1.0`); the model's own where there is none."""
     effort: dict[str, str] = {}
     """Reasoning effort by purpose; the model's own where there is none."""
+    answer_timeout_s: float = Field(600.0, gt=0)
+    """One try of a model call; a long answer of a reasoning model takes minutes."""
+    answer_deadline_s: float = Field(1800.0, gt=0)
+    """All tries of one call, and the waits between them."""
     prices: str | None = None
     """A price list of one's own, which goes before the one that comes along."""
     max_cost: float | None = Field(None, gt=0)

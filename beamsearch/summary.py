@@ -11,6 +11,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import BenchmarkResults, Result, RoundRecord
 from beamsearch.records.run import RoundSummary, Totals
 from beamsearch.records.trace import WORKER_FILES, Trace, read_record, write_record, write_text
+from beamsearch.reviews import score
 from profiling.profile import Floor
 
 COLUMNS = (
@@ -108,6 +109,7 @@ def totals(trace: Trace, rounds: Sequence[RoundRecord], seconds: float) -> Total
         tokens_in=sum(call.tokens_in or 0 for call in calls),
         tokens_out=sum(call.tokens_out or 0 for call in calls),
         seconds=seconds,
+        review=score(candidates) if any(c.forecast for c in candidates) else None,
     )
 
 

@@ -47,6 +47,10 @@ BeamOption = Annotated[
 VariantsOption = Annotated[
     int | None, typer.Option(metavar="V", help="Candidates a worker makes. Default: 2.")
 ]
+ReviewOption = Annotated[
+    bool | None,
+    typer.Option("--review", help="Let the model look for errors before candidates are judged."),
+]
 LlmOption = Annotated[
     str | None,
     typer.Option(
@@ -75,6 +79,7 @@ def run(
     workers: WorkersOption = None,
     beam: BeamOption = None,
     variants: VariantsOption = None,
+    review: ReviewOption = None,
     seed: SeedOption = None,
     dtype: DtypeOption = None,
     target: TargetOption = None,
@@ -105,6 +110,7 @@ def run(
         "workers": workers,
         "beam": beam,
         "variants": variants,
+        "review": review,
         "seed": seed,
         "dtype": dtype,
         "target": target,

@@ -30,7 +30,7 @@ class Ticket(Record):
     subject: str = ""
     """Tells questions of one worker and purpose apart: the name a repair will have."""
     form: dict[str, Any] | None = None
-    """JSON schema that the answer must fit, for endpoints with structured outputs."""
+    """What the answer must fit: the `json_schema` of structured outputs; none for code."""
 
     @property
     def key(self) -> tuple[int, int, str, str, int]:

@@ -25,6 +25,8 @@ class Replay:
         if not self._trace.run_file.is_file():
             raise UsageError(f"{folder} holds no run to replay (no run.json in it)")
         self._calls = {ticket_of(call).key: call for call in recorded_calls(self._trace)}
+        self.of_models = any(call.model is not None for call in self._calls.values())
+        """Whether a model gave them, not the playbook."""
 
     def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The recorded reply. Raises NoAnswer where there is none."""

@@ -41,7 +41,10 @@ def make_proposer(
         from beamsearch.llm.replay import Replay
         from beamsearch.proposer.model import ModelProposer
 
-        return ModelProposer(Replay(settings.replays))
+        recorded = Replay(settings.replays)
+        proposer = ModelProposer(recorded)
+        proposer.reads_prompts = recorded.of_models
+        return proposer
     if settings.llm == "batch":
         from beamsearch.llm.batch import BatchModel
 
@@ -51,11 +54,12 @@ def make_proposer(
     if settings.llm != "playbook":
         env = read_env(environ=env)
         if settings.llm == "openai" or settings.model or endpoint_configured(env):
-            from beamsearch.llm.chat import ChatModel
+            from beamsearch.llm.chat import ChatModel, Patience
 
             endpoint = find_endpoint(env)
+            patience = Patience(settings.answer_timeout_s, settings.answer_deadline_s)
             return _models(
-                settings, trace, lambda name, how: ChatModel(name, endpoint, manners=how)
+                settings, trace, lambda name, how: ChatModel(name, endpoint, patience, how)
             )
     from beamsearch.proposer.playbook import Playbook
 
@@ -114,4 +118,4 @@ def _run_name(trace: Trace, settings: Settings) -> str:
     shaping = settings.model_dump_json(exclude=set(LIMITS))
     texts = (trace.problem_file.read_text(), trace.input_file.read_text(), shaping)
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
-    return f"{trace.run_record().problem[:24]}-{digest}"
+    return f"{trace.run_record().problem[:16]}-{digest}"
