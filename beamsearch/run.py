@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +14,16 @@ from typing import TYPE_CHECKING
 from beamsearch.baseline import measure_baselines
 from beamsearch.candidates import source_fingerprint
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
-from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError
+from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError, Waiting
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.floor import beaten_floor, measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.judge.walls import here as walls_here
 from beamsearch.kernel import read_kernel
+from beamsearch.ledger import other_prompts, save_ledger
 from beamsearch.problem import Problem, instantiate, least_work, read_problem
-from beamsearch.proposer.choose import make_proposer
+from beamsearch.proposer.choose import make_mailbox, make_proposer
 from beamsearch.proposer.questions import ProblemCard
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
@@ -88,15 +90,14 @@ def resume(
     folder: Path,
     *,
     observer: Observer,
-    rounds: int | None = None,
-    time_limit_s: float | None = None,
+    limits: Mapping[str, int | float | None] | None = None,
 ) -> RunRecord:
-    """Go on with a run from what is on disk, with its own settings; limits may grow."""
+    """Go on with a run from what is on disk, with its own settings; `limits` (`settings.LIMITS`)
+    may grow."""
     trace = Trace(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
-    limits = {"rounds": rounds, "time_limit_s": time_limit_s}
-    given = {name: value for name, value in limits.items() if value is not None}
+    given = {name: value for name, value in (limits or {}).items() if value is not None}
     settings = record.settings.model_copy(update=given)
     problem = problem.with_dtype(settings.dtype)
     source = trace.input_file.read_text()
@@ -146,7 +147,8 @@ class _Run:
         device = pick_device(self.settings.device)
         gpu = gpu_facts(device, self.settings.target)
         environment = describe(device, self.settings.target)
-        proposer = make_proposer(self.settings, dict(os.environ))
+        mailbox = make_mailbox(self.trace, self.settings)
+        proposer = make_proposer(self.settings, dict(os.environ), self.trace, mailbox)
         with folder_lock(self.trace.folder):
             self._check_machine(environment)
             self.trace.sweep()
@@ -179,8 +181,16 @@ class _Run:
                         observer=self.observer,
                         stop=threading.Event(),
                     )
-                    reason = Rounds(shared, self._left_s, self.stop, self._save).run()
+                    reason = Rounds(shared, self._left_s, self.stop, self._save, mailbox).run()
+                    if mailbox is not None:
+                        mailbox.close()
                     return self._finish(executor, reason)
+                except Waiting as error:
+                    self._save(status="stopped", stop_reason=str(error))
+                    raise Waiting(
+                        f"{error}; put them into {self.trace.folder} as responses.jsonl, then: "
+                        f"python -m beamsearch resume {self.trace.folder}"
+                    ) from error
                 except (Stopped, KeyboardInterrupt) as error:
                     self._save(status="stopped", stop_reason="interrupted")
                     raise Stopped(
@@ -318,6 +328,7 @@ class _Run:
         self.observer.worker(0, "looking closer at the winner")
         best, notes = choose_winner(self.trace, executor, self.stop)
         source = (self.trace.folder / (best.kernel_file or "")).read_text()
+        notes += other_prompts(self.trace)
         notes = [*self.record.notes, *(note for note in notes if note not in self.record.notes)]
         confirmation = None
         if executor.measures:
@@ -381,6 +392,7 @@ class _Run:
             sums = totals(self.trace, done, seconds)
             fields = {"rounds": rounds, "best": best, "totals": sums} | fields
             write_text(self.trace.results_file, results_tsv(everyone, times))
+            save_ledger(self.trace, self.settings.prices)
         self._update(**fields)
         write_record(self.trace.run_file, self.record)
         return self.record

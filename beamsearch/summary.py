@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 
-from beamsearch.records.call import Call
+from beamsearch.ledger import asked
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import BenchmarkResults, Result, RoundRecord
@@ -100,9 +100,7 @@ def summarise(
 def totals(trace: Trace, rounds: Sequence[RoundRecord], seconds: float) -> Totals:
     """What the run did so far; the input kernel is not counted as a candidate."""
     candidates = [c for record in rounds[1:] for c in record.candidates]
-    calls = [
-        read_record(p, Call) for p in trace.rounds_folder.glob("round_*/workers/*/calls/*.json")
-    ]
+    calls = asked(trace)
     return Totals(
         candidates=len(candidates),
         correct=sum(c.verdict.correct for c in candidates),

@@ -39,7 +39,7 @@ from beamsearch.proposer.replies import (
 from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.round import BenchmarkResults, Result
-from beamsearch.records.trace import Trace, recorded, write_record, write_text
+from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
 from beamsearch.repairs import Repairs
 from beamsearch.reviews import believed, pays, score
 from beamsearch.search import Assignment, worker_seed
@@ -168,6 +168,14 @@ class Worker:
         self._results(candidates)
         self.doing("done")
 
+    def give_up(self, reason: str) -> None:
+        """End the round here, with the kernels judged so far, where a model gives no answer."""
+        judged = [read_record(path, Candidate) for path in sorted(self.folder.glob("r*-v*.json"))]
+        if not judged:
+            name = f"r{self.view.number}-w{self.assignment.worker}-v0"
+            judged = [self.candidates.no_code(name, self.author("opt_reply"), reason)]
+        self._results(judged)
+
     def doing(self, what: str) -> None:
         self.shared.check_stop()
         self.shared.observer.worker(self.assignment.worker, what)
@@ -277,7 +285,7 @@ class Worker:
 
     def author(self, reply_stem: str) -> str:
         call = self.folder / "calls" / f"{reply_stem}.json"
-        return Call.model_validate_json(call.read_text()).author
+        return read_record(call, Call).author if call.is_file() else self.shared.proposer.name
 
     def _review(self, situation: Situation, variants: list[Variant]) -> dict[int, Forecast]:
         """What a review expects of each variant, by number; nothing where it is not asked for, or

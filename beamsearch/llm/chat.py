@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
 from beamsearch.llm.faults import Passing, UnknownModel, broken_connection, refusal
-from beamsearch.llm.request import Manners, Schema, request_body
+from beamsearch.llm.request import Manners, request_body
 from beamsearch.records.record import Record
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ class Ticket(Record):
     """Tells questions of one worker and purpose apart: the name a repair will have."""
     form: dict[str, Any] | None = None
     """What the answer must fit: the `json_schema` of structured outputs; none for code."""
+
+    @property
+    def key(self) -> tuple[int, int, str, str, int]:
+        """What a recorded reply is found by."""
+        return (self.round, self.worker, self.purpose, self.subject, self.attempt)
 
 
 class Completion(Record):
@@ -63,11 +68,12 @@ class Chat(Protocol):
 
     name: str
 
-    def ask(self, prompt: str, ticket: Ticket, schema: Schema | None = None) -> Completion:
-        """The answer to a prompt; `schema` (JSON Schema) is asked for where the answer is JSON.
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
+        """The answer to a prompt.
 
         Raises NoAnswer where this question gets none, EndpointError where none will,
-        Unanswered where the answer is to be found later."""
+        Unanswered where the answer is to be found later.
+        """
 
 
 @dataclass(frozen=True)
@@ -99,23 +105,22 @@ class ChatModel:
         self.endpoint = endpoint
         self.patience = patience or Patience()
         self.manners = manners or Manners()
-        self._structures = True
+        self._structured = True
+        """Until the endpoint refuses a schema for the answer."""
 
-    def ask(self, prompt: str, ticket: Ticket, schema: Schema | None = None) -> Completion:
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The model's answer. Raises EndpointError at once for a refused key, an unknown model or
         nobody listening, and NoAnswer after the last try of anything that might have passed."""
         import asyncio
 
-        def body(schema: Schema | None) -> dict[str, Any]:
-            return request_body(self.name, prompt, ticket.purpose, self.manners, schema)
-
         # An event loop of its own: cancelling is the one way to end a reply that drips on for ever.
-        if schema is not None and self._structures:
+        if ticket.form is not None and self._structured:
             try:
-                return asyncio.run(self._ask(body(schema)))
+                return asyncio.run(self._ask(request_body(self.name, prompt, ticket, self.manners)))
             except NoStructures:
-                self._structures = False  # it is told in words, too, what the answer looks like
-        return asyncio.run(self._ask(body(None)))
+                self._structured = False  # the prompt says in words, too, what the answer holds
+        plain = ticket.model_copy(update={"form": None})
+        return asyncio.run(self._ask(request_body(self.name, prompt, plain, self.manners)))
 
     async def _ask(self, body: dict[str, Any]) -> Completion:
         import tenacity

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from beamsearch.errors import UsageError
 from beamsearch.llm.chat import Chat, Completion, Ticket
-from beamsearch.llm.request import Schema
 
 Weights = Mapping[str, float]
 """Model -> how often it is asked, relative to the others."""
@@ -82,7 +81,7 @@ def by_wins(
 
 def _chance(seed: int, ticket: Ticket) -> random.Random:
     """Chance of one question; asked again, it goes to the same model."""
-    words = f"{seed} {ticket.round} {ticket.worker} {ticket.purpose}"
+    words = f"{seed} {ticket.round} {ticket.worker} {ticket.purpose} {ticket.subject}"
     return random.Random(int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big"))
 
 
@@ -94,6 +93,6 @@ class Panel:
         self._chats = chats
         self._choose = choose
 
-    def ask(self, prompt: str, ticket: Ticket, schema: Schema | None = None) -> Completion:
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The answer of the model chosen for this question."""
-        return self._chats[self._choose(ticket)].ask(prompt, ticket, schema)
+        return self._chats[self._choose(ticket)].ask(prompt, ticket)

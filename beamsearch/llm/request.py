@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-Schema = Mapping[str, Any]
-"""JSON Schema of an answer."""
+if TYPE_CHECKING:
+    from beamsearch.llm.chat import Ticket
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,13 @@ class Manners:
     """Reasoning effort: `low`, `medium`, `high`, or what else the model knows."""
 
 
-def request_body(
-    model: str, prompt: str, purpose: str, manners: Manners, schema: Schema | None = None
-) -> dict[str, Any]:
+def request_body(model: str, prompt: str, ticket: Ticket, manners: Manners) -> dict[str, Any]:
     """The body of a request to `/v1/chat/completions`."""
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
-    if purpose in manners.temperature:
-        body["temperature"] = manners.temperature[purpose]
-    if purpose in manners.effort:
-        body["reasoning_effort"] = manners.effort[purpose]
-    if schema is not None:
-        shape = {"name": purpose, "schema": dict(schema)}
-        body["response_format"] = {"type": "json_schema", "json_schema": shape}
+    if ticket.purpose in manners.temperature:
+        body["temperature"] = manners.temperature[ticket.purpose]
+    if ticket.purpose in manners.effort:
+        body["reasoning_effort"] = manners.effort[ticket.purpose]
+    if ticket.form is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": ticket.form}
     return body

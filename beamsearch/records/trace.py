@@ -99,6 +99,7 @@ class Trace:
         self.run_file = folder / "run.json"
         self.problem_file = folder / "problem.py"
         self.results_file = folder / "results.tsv"
+        self.ledger_file = folder / "ledger.jsonl"
         self.best_kernel_file = folder / "optimized_kernel_beam_search.py"
         self.confirmation_file = folder / "confirmation.json"
         self.secret_file = folder / ".secret_seed"
