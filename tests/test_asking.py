@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 
-from beamsearch.candidates import NOT_REPAIRED
-from beamsearch.proposer.questions import Diagnosis
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Outcome
