@@ -87,8 +87,8 @@ class Repairs:
             repaired = worker.candidates.no_code(name, author, problem, repair_of=failed.name)
         else:
             made = Made(name, found[0], author, repair_of=failed.name)
-            repaired = worker.judge(made, self.seen)
+            # Of other lines' repairs nothing is known: which came first would depend on replies.
+            own = {c.fingerprint: c.name for c in line.candidates if c.fingerprint is not None}
+            repaired = worker.judge(made, own | self.seen)
             line.made.append(made)
-        if repaired.fingerprint is not None:
-            self.seen.setdefault(repaired.fingerprint, name)
         line.candidates.append(repaired)
