@@ -195,3 +195,15 @@ def test_one_workers_missing_answer_does_not_stop_the_others(live, tmp_path):
     assert [c for c in before if c.worker == 0] == [c for c in after if c.worker == 0]
     (lost,) = (c for c in after if c.worker == 1)
     assert lost.verdict.outcome == "no_code" and "no reply to variants" in lost.verdict.reason
+
+
+def test_a_measured_run_goes_on_without_a_gpu_to_its_next_gpu_step(tmp_path):
+    (recorded,) = (ROOT / "artifacts").glob("82_*")
+    folder = tmp_path / "run"
+    shutil.copytree(recorded, folder)
+    rounds = len(Trace(folder).completed_rounds())
+    said = beamsearch("resume", folder, "--rounds", rounds, code=5, CUDA_VISIBLE_DEVICES="").stderr
+    assert "waits for a GPU step" in said and "NVIDIA H200" in said
+    replies = list(folder.glob(f"optimization_trace/round_{rounds}/workers/*/opt_reply.txt"))
+    assert replies, "what needs no GPU was done"
+    assert len(Trace(folder).completed_rounds()) == rounds
