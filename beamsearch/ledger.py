@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from beamsearch.llm.batch import hand_overs
 from beamsearch.llm.panel import Standing
 from beamsearch.llm.prices import Prices, read_prices
 from beamsearch.llm.purse import Spent
@@ -97,6 +98,8 @@ class Paid(Record):
     by_model: dict[str, Sum]
     cost_per_win_usd: float | None = None
     """None without a win, or where a call has no cost."""
+    hand_overs: int = 0
+    """Times that batch files were handed over."""
     curve: list[Point] = []
 
 
@@ -194,6 +197,7 @@ def paid(
             for name in sorted({line.model for line in lines})
         },
         cost_per_win_usd=whole.cost_usd / whole.wins if known and whole.wins else None,
+        hand_overs=hand_overs(trace.folder),
         curve=curve,
     )
 

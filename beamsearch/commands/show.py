@@ -102,6 +102,8 @@ def costs(paid: Paid) -> list[str]:
     lines = ["", f"models: {paid.total} (prices of {paid.prices_of})"]
     if paid.cost_per_win_usd is not None:
         lines[-1] += f"; ${paid.cost_per_win_usd:.4f} a win"
+    if paid.hand_overs:
+        lines[-1] += f"; {paid.hand_overs} hand-overs of batch files"
     lines += [f"    {purpose}: {part}" for purpose, part in paid.by_purpose.items()]
     lines += [f"    {model}, {part.wins} wins: {part}" for model, part in paid.by_model.items()]
     lines.append("best against cost:")

@@ -22,12 +22,19 @@ from beamsearch.records.trace import read_record, write_record, write_text
 TRIES = 3
 """A question that came back as an error this often is given up."""
 URL = "/v1/chat/completions"
+RECORD = "batch.json"
 
 
 class HandOvers(Record):
     """`batch.json`: which questions were handed over, one list a time."""
 
     asked: list[list[str]] = []
+
+
+def hand_overs(folder: Path) -> int:
+    """How often a run handed its questions over."""
+    path = folder / RECORD
+    return len(read_record(path, HandOvers).asked) if path.is_file() else 0
 
 
 class Mailbox:
@@ -52,6 +59,8 @@ class Mailbox:
             name = self._name(ticket, tries)
             lines = self._answers.get(name)
             if lines is None:
+                if problem.startswith(("HTTP 400", "HTTP 422")):  # perhaps because of the form
+                    body = {key: item for key, item in body.items() if key != "response_format"}
                 with self._lock:
                     request = {"custom_id": name, "method": "POST", "url": URL, "body": body}
                     self._waiting[name] = request
@@ -79,7 +88,7 @@ class Mailbox:
         for file, requests in files.items():
             lines = [json.dumps(request, ensure_ascii=False) for request in requests]
             write_text(self._folder / file, "\n".join(lines) + "\n")
-        path = self._folder / "batch.json"
+        path = self._folder / RECORD
         before = read_record(path, HandOvers).asked if path.is_file() else []
         names = sorted(self._waiting)
         if names and (not before or before[-1] != names):

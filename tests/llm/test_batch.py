@@ -66,6 +66,16 @@ def test_errors_are_asked_again_and_given_up_in_the_end(tmp_path):
         model(tmp_path)[1].ask("hello", TICKET)
 
 
+def test_a_provider_without_structured_answers_is_asked_in_words(tmp_path):
+    for status, asks_for_form in ((500, True), (400, True), (None, False)):
+        ask_and_hand_over(tmp_path)
+        (request,) = requests(tmp_path)
+        assert ("response_format" in request["body"]) is asks_for_form
+        if status is not None:
+            bad = line(request, {"error": {"message": "no"}}, status)
+            write_lines(tmp_path / f"responses-{status}.jsonl", [bad])
+
+
 def test_a_file_still_being_copied_waits_and_a_damaged_one_is_named(tmp_path):
     ask_and_hand_over(tmp_path)
     (request,) = requests(tmp_path)

@@ -137,7 +137,7 @@ def test_a_run_through_batch_files_moved_on_the_way_is_the_live_run(live, tmp_pa
         hand_overs += code == 5
     assert code == 0, done.stderr
     assert not (other / "requests.jsonl").exists()
-    assert len(json.loads((other / "batch.json").read_text())["asked"]) == hand_overs
+    assert f"; {hand_overs} hand-overs" in beamsearch("show", other).stdout
 
     different = [
         name
@@ -207,3 +207,18 @@ def test_a_measured_run_goes_on_without_a_gpu_to_its_next_gpu_step(tmp_path):
     replies = list(folder.glob(f"optimization_trace/round_{rounds}/workers/*/opt_reply.txt"))
     assert replies, "what needs no GPU was done"
     assert len(Trace(folder).completed_rounds()) == rounds
+
+
+def test_a_run_stops_before_a_limit_on_calls_and_goes_on_when_it_grows(live, tmp_path):
+    folder = tmp_path / "run"
+    script = Script(key=KEY)
+    with serving(script=script) as base_url:
+        keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": base_url}
+        options = [*SMALL, "--llm", "openai", "--max-calls", "3", "--output", folder]
+        beamsearch("run", PROBLEM, *options, **keys)
+        record = Trace(folder).run_record()
+        assert record.status == "finished" and "3 calls (--max-calls)" in record.stop_reason
+        assert len(ledger(folder)) == len(script.requests) == 3
+        beamsearch("resume", folder, "--max-calls", "100", **keys)
+    assert len(script.requests) == len(ledger(live[0]))
+    assert differences(live[0], folder, unlike=("max_calls",)) == []
