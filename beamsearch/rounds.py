@@ -162,7 +162,7 @@ class Rounds:
         files, requests, number = mailbox.hand_over()
         return Waiting(
             f"waits for the answers to {requests} requests in {' and '.join(files)} "
-            f"(hand-over {number})"
+            f"(hand-over {number}): put them into the run's folder as responses.jsonl"
         )
 
     def _close(self, done: list[RoundRecord], plan: Plan) -> None:

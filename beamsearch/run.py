@@ -15,6 +15,7 @@ from beamsearch.baseline import measure_baselines
 from beamsearch.candidates import source_fingerprint
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
 from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError, Waiting
+from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.floor import beaten_floor, measure_floor
@@ -160,14 +161,7 @@ class _Run:
                 self.observer.note(warning)
             if (walls := walls_here()).startswith("missing"):
                 self.observer.note(walls)
-            executor = LocalExecutor(
-                self.problem,
-                gpu=gpu,
-                device=device,
-                scratch=self.trace.scratch,
-                seed=self._judge_seed(),
-                profiler=self.settings.profiler,
-            )
+            executor = self._executor(gpu, device)
             with stop_on_signal(self.stop):
                 try:
                     self._first_round(executor, gpu, device)
@@ -188,8 +182,7 @@ class _Run:
                 except Waiting as error:
                     self._save(status="stopped", stop_reason=str(error))
                     raise Waiting(
-                        f"{error}; put them into {self.trace.folder} as responses.jsonl, then: "
-                        f"python -m beamsearch resume {self.trace.folder}"
+                        f"{error}; then: python -m beamsearch resume {self.trace.folder}"
                     ) from error
                 except (Stopped, KeyboardInterrupt) as error:
                     self._save(status="stopped", stop_reason="interrupted")
@@ -206,6 +199,20 @@ class _Run:
 
     # -- opening
 
+    def _executor(self, gpu: Gpu, device: int | None) -> LocalExecutor | Elsewhere:
+        """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
+        there = self.record.environment.gpu
+        if there is not None and device is None:
+            return Elsewhere(there)
+        return LocalExecutor(
+            self.problem,
+            gpu=gpu,
+            device=device,
+            scratch=self.trace.scratch,
+            seed=self._judge_seed(),
+            profiler=self.settings.profiler,
+        )
+
     def _judge_seed(self) -> int:
         """What the judge's inputs are drawn from: the same however often the run is resumed."""
         if self.settings.seed is not None:
@@ -217,6 +224,8 @@ class _Run:
         if not self.trace.run_file.is_file():
             return
         there = self.trace.run_record().environment
+        if there.gpu is not None and environment.gpu is None and self.trace.completed_rounds():
+            return  # what needs no GPU can be done here
         if there.target != environment.target or (there.gpu is None) != (environment.gpu is None):
             times = f"measured on {there.gpu}" if there.gpu else f"modelled for {there.target}"
             raise UsageError(
@@ -269,7 +278,8 @@ class _Run:
                 f"{first.verdict.outcome.value} at {first.verdict.stage}: {first.verdict.reason}"
             )
         assert first.measurement is not None
-        self._anchor(first.measurement, executor if resumed else None)
+        here = resumed and not isinstance(executor, Elsewhere)
+        self._anchor(first.measurement, executor if here else None)
         self._update(floor=self.record.floor or measure_floor(self.problem, gpu, device))
         self.observer.worker(0, "measuring the baselines")
         baselines = recorded(
