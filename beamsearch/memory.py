@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from beamsearch.kernel import alike
 from beamsearch.proposer.questions import Attempt, Idea, Memory, Reflection, Shown
 from beamsearch.records.candidate import Candidate
 from beamsearch.search import survivors
 
 SHOWN = 4
 """Kernels shown in full, the worker's own parent among them: a prompt has room for three more."""
+LOOKED_AT = 32
+"""Best kernels among which those are found: later ones are too slow to learn from."""
 
 
 def condense(
@@ -43,13 +46,16 @@ def condense(
         )
     lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
     avoid = [pattern for reflection in reflections for pattern in reflection.patterns_to_avoid]
-    best = [
-        Shown(name=c.name, description=c.description, time=str(c.measurement), source=source(c))
-        for c in reversed(survivors(candidates, times, SHOWN))
-    ]
+    best: list[Shown] = []
+    for c in survivors(candidates, times, LOOKED_AT):
+        text = source(c)
+        # A second form of one kernel would take a page to show a constant.
+        if len(best) < SHOWN and not any(alike(text, shown.source) for shown in best):
+            time = str(c.measurement)
+            best.append(Shown(name=c.name, description=c.description, time=time, source=text))
     return Memory(
         attempts=attempts,
-        best=best,
+        best=best[::-1],
         ideas=_ideas(candidates, times),
         lessons=list(dict.fromkeys(lessons)),
         patterns_to_avoid=list(dict.fromkeys(avoid)),

@@ -86,9 +86,23 @@ def rules(profile: Profile) -> list[str]:
     several = len({name for _, name, _ in found}) > 1
     return [
         f"{rule.name}{f' in `{name}`' if several else ''} (estimates {percent:.0f}%): "
-        f"{one_line(rule.message, RULE_CHARACTERS)}"
+        f"{one_line(_for_readers(rule.message), RULE_CHARACTERS)}"
         for percent, name, rule in sorted(found, key=lambda item: -item[0])[:RULES]
     ]
+
+
+def numbered(annotated: str) -> str:
+    """The annotated source with line numbers, as findings name them; its first line is a head."""
+    head, _, body = annotated.partition("\n")
+    lines = body.splitlines()
+    return "\n".join([f"line {head}", *(f"{n:4} {line}" for n, line in enumerate(lines, 1))])
+
+
+def _for_readers(message: str) -> str:
+    """A rule's message without the sentences that point into the profiler's own pages."""
+    sentences = re.split(r"(?<=\.)\s+", message)
+    kept = [s for s in sentences if not re.match(r"(Check|See|Look at|Refer|The CUDA) ", s)]
+    return " ".join(kept)
 
 
 def idea(item: Idea) -> str:
@@ -300,7 +314,11 @@ def repair(question: RepairQuestion, keep_diff: float) -> dict[str, Any]:
             for check in failed
             if check.message and check.message != word.reason
         ],
-        "passed": ", ".join(dict.fromkeys(check.name for check in word.checks if check.passed)),
+        "passed": ", ".join(
+            dict.fromkeys(
+                f"{check.stage.value} ({check.name})" for check in word.checks if check.passed
+            )
+        ),
         "stage_note": STAGES.get(word.stage.value if word.stage else "", ""),
         "earlier": [trial(question, item, keep_diff) for item in question.earlier],
         "patched": question.failed.name if not question.patch else question.parent,
@@ -356,11 +374,11 @@ def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list
     tilde = "~" if question.profile.source == "compiler" else ""
     lines = []
     for kind in dict.fromkeys([*before, *after, *wanted]):
-        was = f"{tilde}{before[kind]:.3g}" if kind in before else "none"
-        now = f"{tilde}{after[kind]:.3g}" if kind in after else "none"
+        was = f"{tilde}{before[kind]:.3g} times" if kind in before else "nothing"
+        now = f"{tilde}{after[kind]:.3g}" if kind in after else "nothing"
         told = f", {wanted[kind]:.3g} was predicted" if kind in wanted else ""
         if was != now or told:
-            lines.append(f"{kind}: could give {was} times before, {now} after{told}")
+            lines.append(f"{kind}: could give {was} before, {now} after{told}")
     return lines or ["The findings did not change."]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from beamsearch.kernel import alike
 from beamsearch.proposer import facts, knowledge
 from beamsearch.proposer.knowledge import Note
 from beamsearch.proposer.questions import (
@@ -47,6 +48,8 @@ CHARACTERS_PER_TOKEN = 3.0
 errs on the long side."""
 KEPT_ATTEMPTS = 12
 """Newest attempts that outlive kernels in full and notes: three rounds of wins and losses."""
+KEPT_LESSONS = 12
+"""Newest lessons, and patterns, shown at most: every attempt stands above them anyway."""
 KEPT_FINDINGS = 3
 """Findings that stay whatever the budget: the ranking puts what matters first."""
 DIFF_STEPS = 10
@@ -106,7 +109,8 @@ def _cuts(question: Question | FirstQuestion) -> list[str]:
         steps += ["kernel"] * len(_best(question))
         steps += notes
         steps += ["attempt"] * kept
-        steps += ["lesson"] * len(memory.lessons) + ["pattern"] * len(memory.patterns_to_avoid)
+        for word, told in (("lesson", memory.lessons), ("pattern", memory.patterns_to_avoid)):
+            steps += [word] * len(told)
         steps += ["finding"] * max(0, len(question.findings) - KEPT_FINDINGS)
     if question.purpose == "diagnosis" and question.annotated_source:
         steps.append("margin")
@@ -117,6 +121,10 @@ def _cuts(question: Question | FirstQuestion) -> list[str]:
 
 def _render(question: Question | FirstQuestion, cuts: Iterable[str]) -> str:
     cut = Counter(cuts)
+    if not isinstance(question, FirstQuestion):
+        memory = question.memory
+        cut["lesson"] = max(cut["lesson"], len(memory.lessons) - KEPT_LESSONS)
+        cut["pattern"] = max(cut["pattern"], len(memory.patterns_to_avoid) - KEPT_LESSONS)
     notes = _notes(question)
     context: dict[str, Any] = {
         "problem": question.problem,
@@ -144,11 +152,11 @@ def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
     return {
         "parent": question.parent,
         "parent_source": question.parent_source,
-        "annotated_source": "" if cut["margin"] else question.annotated_source,
+        "annotated_source": "" if cut["margin"] else facts.numbered(question.annotated_source),
         "standing": facts.standing(question),
         "profile_note": facts.profile_note(question.profile),
         "findings": [facts.finding(question, item) for item in findings],
-        "rules": facts.rules(question.profile),
+        "rules": facts.rules(question.profile) if question.purpose == "diagnosis" else [],
         "memory": memory,
         "best": _best(question)[cut["kernel"] :],
         "direction": question.direction,
@@ -173,10 +181,10 @@ def _asked(question: Question, cut: Counter[str]) -> dict[str, Any]:
 
 
 def _best(question: Question) -> list[Shown]:
-    """The best kernels but for the parent, which is shown anyway; none to one who reflects."""
+    """The best kernels but for those like the parent, which is shown; none to one who reflects."""
     if isinstance(question, ReflectionQuestion):
         return []
-    return [kernel for kernel in question.memory.best if kernel.name != question.parent]
+    return [k for k in question.memory.best if not alike(k.source, question.parent_source)]
 
 
 def _notes(question: Question | FirstQuestion) -> list[Note]:
@@ -195,6 +203,8 @@ def _notes(question: Question | FirstQuestion) -> list[Note]:
         text=text,
         capability=facts.capability(question.gpu),
     )
+    if isinstance(question, FirstQuestion):  # no finding ranks them
+        fit.sort(key=lambda note: not note.mentions)
     kept: list[Note] = []
     left = NOTES_BUDGET
     for note in fit:

@@ -68,7 +68,7 @@ class Memory(Record):
 
     attempts: list[Attempt] = []
     best: list[Shown] = []
-    """The best kernels so far, slowest first."""
+    """The best kernels so far that differ in more than a few lines, slowest first."""
     ideas: list[Idea] = []
     lessons: list[str] = []
     patterns_to_avoid: list[str] = []
