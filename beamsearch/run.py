@@ -340,6 +340,7 @@ class _Run:
         source = (self.trace.folder / (best.kernel_file or "")).read_text()
         notes += other_prompts(self.trace)
         notes = [*self.record.notes, *(note for note in notes if note not in self.record.notes)]
+        self._update(notes=notes)
         confirmation = None
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")

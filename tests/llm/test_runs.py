@@ -209,6 +209,7 @@ def test_a_measured_run_goes_on_without_a_gpu_to_its_next_gpu_step(tmp_path):
     assert len(Trace(folder).completed_rounds()) == rounds
 
 
+@pytest.mark.slow
 def test_a_run_stops_before_a_limit_on_calls_and_goes_on_when_it_grows(live, tmp_path):
     folder = tmp_path / "run"
     script = Script(key=KEY)
@@ -221,4 +222,6 @@ def test_a_run_stops_before_a_limit_on_calls_and_goes_on_when_it_grows(live, tmp
         assert len(ledger(folder)) == len(script.requests) == 3
         beamsearch("resume", folder, "--max-calls", "100", **keys)
     assert len(script.requests) == len(ledger(live[0]))
-    assert differences(live[0], folder, unlike=("max_calls",)) == []
+    # What is more is the closer look at the kernel that was the best when the limit was reached.
+    more = differences(live[0], folder, unlike=("max_calls",))
+    assert more in ([], ["examinations/r0-s0.json"])
