@@ -15,6 +15,7 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
+from beamsearch.records.verdict import Outcome
 from beamsearch.search import Plan, deal, is_win, stop_reason, survivors
 from beamsearch.summary import (
     absent_files,
@@ -253,6 +254,7 @@ class Rounds:
 def _first_names(candidates: list[Candidate]) -> dict[str, str]:
     names: dict[str, str] = {}
     for candidate in candidates:
-        if candidate.fingerprint is not None:
+        aside = candidate.verdict.outcome is Outcome.SET_ASIDE  # nobody has judged it
+        if candidate.fingerprint is not None and not aside:
             names.setdefault(candidate.fingerprint, candidate.name)
     return names
