@@ -31,6 +31,15 @@ STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""
 
 
+def hand_over(mailbox: Mailbox) -> Waiting:
+    """Leave the unanswered questions as files; what to raise then."""
+    files, requests, number = mailbox.hand_over()
+    return Waiting(
+        f"waits for the answers to {requests} requests in {' and '.join(files)} "
+        f"(hand-over {number}): put them into the run's folder as responses.jsonl"
+    )
+
+
 class Rounds:
     """Rounds until there is a reason to stop, from whatever round is on disk."""
 
@@ -146,7 +155,7 @@ class Rounds:
             if not isinstance(error, trouble):
                 raise error
         if self.mailbox is not None and any(isinstance(e, Unanswered) for _, e in errors):
-            raise self._hand_over(self.mailbox)
+            raise hand_over(self.mailbox)
         for _, error in errors:
             if isinstance(error, OutOfBudget):
                 return str(error)
@@ -157,14 +166,6 @@ class Rounds:
         for worker, error in errors:
             worker.give_up(str(error))
         return None
-
-    def _hand_over(self, mailbox: Mailbox) -> Waiting:
-        """Leave the questions as files."""
-        files, requests, number = mailbox.hand_over()
-        return Waiting(
-            f"waits for the answers to {requests} requests in {' and '.join(files)} "
-            f"(hand-over {number}): put them into the run's folder as responses.jsonl"
-        )
 
     def _close(self, done: list[RoundRecord], plan: Plan) -> None:
         """Confirm a win, keep the beam, profile the round's best, leave the round's files."""
