@@ -15,6 +15,7 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
+from beamsearch.records.verdict import Outcome
 from beamsearch.search import Plan, deal, is_win, stop_reason, survivors
 from beamsearch.summary import (
     absent_files,
@@ -28,6 +29,15 @@ from beamsearch.worker import RoundView, Shared, Worker, reflections
 
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""
+
+
+def hand_over(mailbox: Mailbox) -> Waiting:
+    """Leave the unanswered questions as files; what to raise then."""
+    files, requests, number = mailbox.hand_over()
+    return Waiting(
+        f"waits for the answers to {requests} requests in {' and '.join(files)} "
+        f"(hand-over {number}): put them into the run's folder as responses.jsonl"
+    )
 
 
 class Rounds:
@@ -145,7 +155,7 @@ class Rounds:
             if not isinstance(error, trouble):
                 raise error
         if self.mailbox is not None and any(isinstance(e, Unanswered) for _, e in errors):
-            raise self._hand_over(self.mailbox)
+            raise hand_over(self.mailbox)
         for _, error in errors:
             if isinstance(error, OutOfBudget):
                 return str(error)
@@ -156,14 +166,6 @@ class Rounds:
         for worker, error in errors:
             worker.give_up(str(error))
         return None
-
-    def _hand_over(self, mailbox: Mailbox) -> Waiting:
-        """Leave the questions as files."""
-        files, requests, number = mailbox.hand_over()
-        return Waiting(
-            f"waits for the answers to {requests} requests in {' and '.join(files)} "
-            f"(hand-over {number}): put them into the run's folder as responses.jsonl"
-        )
 
     def _close(self, done: list[RoundRecord], plan: Plan) -> None:
         """Confirm a win, keep the beam, profile the round's best, leave the round's files."""
@@ -253,6 +255,7 @@ class Rounds:
 def _first_names(candidates: list[Candidate]) -> dict[str, str]:
     names: dict[str, str] = {}
     for candidate in candidates:
-        if candidate.fingerprint is not None:
+        aside = candidate.verdict.outcome is Outcome.SET_ASIDE  # nobody has judged it
+        if candidate.fingerprint is not None and not aside:
             names.setdefault(candidate.fingerprint, candidate.name)
     return names

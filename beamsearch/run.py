@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING
 from beamsearch.baseline import measure_baselines
 from beamsearch.candidates import source_fingerprint
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
-from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError, Waiting
+from beamsearch.errors import (
+    BeamsearchError,
+    KernelError,
+    Stopped,
+    Unanswered,
+    UsageError,
+    Waiting,
+)
 from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.first_kernel import write_first
 from beamsearch.floor import beaten_floor, measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.judge.walls import here as walls_here
@@ -25,7 +33,7 @@ from beamsearch.kernel import read_kernel
 from beamsearch.ledger import other_prompts, save_ledger
 from beamsearch.problem import Problem, instantiate, least_work, read_problem
 from beamsearch.proposer.choose import make_mailbox, make_proposer
-from beamsearch.proposer.questions import ProblemCard
+from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
@@ -38,7 +46,7 @@ from beamsearch.records.trace import (
     write_record,
     write_text,
 )
-from beamsearch.rounds import Rounds
+from beamsearch.rounds import Rounds, hand_over
 from beamsearch.settings import Settings, differences
 from beamsearch.standalone import standalone
 from beamsearch.summary import (
@@ -53,6 +61,7 @@ from beamsearch.worker import Shared
 
 if TYPE_CHECKING:
     from beamsearch.display import Observer
+    from beamsearch.llm.batch import Mailbox
     from profiling.gpus import Gpu
 
 INPUT = "r0-s0"
@@ -74,12 +83,8 @@ def run(
     """
     problem = problem.with_dtype(settings.dtype)
     path = kernel or problem.input_kernel
-    if path is None:
-        raise UsageError(
-            f"{problem.name} has no input_kernel.py; give a first kernel with --kernel"
-        )
-    source = read_kernel(path)
     trace = Trace(folder)
+    source = trace.first_source() if path is None else read_kernel(path)
     if trace.run_file.is_file():
         _same_run(trace, problem, settings, source)
     elif folder.exists() and any(folder.iterdir()):
@@ -101,7 +106,7 @@ def resume(
     given = {name: value for name, value in (limits or {}).items() if value is not None}
     settings = record.settings.model_copy(update=given)
     problem = problem.with_dtype(settings.dtype)
-    source = trace.input_file.read_text()
+    source = trace.first_source()
     return _Run(trace, problem, settings, source, observer).go()
 
 
@@ -111,7 +116,7 @@ def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -
     different = differences(there.settings, settings)
     if there.problem != problem.name or trace.problem_file.read_text() != problem.source:
         different.insert(0, f"problem: {there.problem} there, {problem.name} asked")
-    if trace.input_file.read_text() != source:
+    if trace.first_source() != source:
         different.append("kernel: another input kernel there")
     if different and not trace.completed_rounds():
         shutil.rmtree(trace.rounds_folder, ignore_errors=True)  # nothing that was paid for is there
@@ -150,11 +155,17 @@ class _Run:
         environment = describe(device, self.settings.target)
         mailbox = make_mailbox(self.trace, self.settings)
         proposer = make_proposer(self.settings, dict(os.environ), self.trace, mailbox)
+        if not (self.source or proposer.reads_prompts):
+            raise UsageError(
+                f"{self.problem.name} has no input_kernel.py; give a first kernel with --kernel, "
+                "or let a model write it (OPENAI_API_KEY)"
+            )
         with folder_lock(self.trace.folder):
             self._check_machine(environment)
             self.trace.sweep()
             write_text(self.trace.problem_file, self.problem.source)
-            write_text(self.trace.input_file, self.source)
+            if self.source:
+                write_text(self.trace.input_file, self.source)
             self.record = self._open(environment, proposer.name)
             self.observer.run_started(self.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
@@ -164,6 +175,9 @@ class _Run:
             executor = self._executor(gpu, device)
             with stop_on_signal(self.stop):
                 try:
+                    if not self.source:
+                        self._update(floor=measure_floor(self.problem, gpu, device))
+                        self._write_first(executor, proposer, mailbox)
                     self._first_round(executor, gpu, device)
                     shared = Shared(
                         trace=self.trace,
@@ -293,6 +307,23 @@ class _Run:
         )
         recorded(folder / "round.json", RoundRecord, lambda: done)
         self.observer.round_ended(done, self._save())
+
+    def _write_first(self, executor: Executor, proposer: Proposer, mailbox: Mailbox | None) -> None:
+        """A first kernel from the model, where none came with the problem."""
+        self.observer.worker(0, "asking for a first kernel")
+
+        def check_stop() -> None:
+            if self.stop.is_set():
+                raise Stopped("stopping")
+
+        question = FirstQuestion(problem=self._card(), gpu=executor.gpu, floor=self.record.floor)
+        try:
+            self.source = write_first(self.trace, question, proposer, executor, check_stop)
+        except Unanswered as error:
+            if mailbox is None:
+                raise
+            raise hand_over(mailbox) from error
+        write_text(self.trace.input_file, self.source)
 
     def _judge_input(self, executor: Executor) -> Candidate:
         path = self.trace.round(0) / f"{INPUT}.py"

@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 
+from beamsearch.problem import find_problem
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Outcome
 from tests import PYTHONPATH
 from tests.server import Script, serving
-from tests.thinker import clumsy
+from tests.thinker import clumsy, think
 from tests.traces import differences
 
 
@@ -96,3 +97,33 @@ def test_what_fails_is_repaired_with_its_own_error_and_a_stop_in_between_changes
         result = beamsearch("resume", again, **endpoint)
         assert result.returncode == 0, result.stderr
     assert differences(folder, again) == []
+
+
+def test_a_problem_without_a_kernel_gets_its_first_from_the_model(tmp_path):
+    """The first answer does not compile; the second, which sees why, is the run's input kernel."""
+    problem = find_problem("36")
+    (tmp_path / "norm").mkdir()
+    (tmp_path / "norm" / "problem.py").write_text(problem.source)
+    source = problem.input_kernel.read_text()
+
+    def writes(prompt):
+        if "Write a first kernel" not in prompt:
+            return think(prompt)
+        assert think(prompt)  # the prompt is whole
+        known = "has no attribute" in prompt
+        kernel = source if known else source.replace("tl.sqrt(", "tl.root(")
+        return f"A program owns a run of pixels.\n```python\n{kernel}```\n"
+
+    options = ["--rounds", 1, "--workers", 1, "--variants", 1, "--output", tmp_path / "run"]
+    refused = beamsearch("run", tmp_path / "norm", *options, "--llm", "playbook")
+    assert refused.returncode == 2 and "--kernel" in refused.stderr
+    with serving(script=Script(think=writes)) as base_url:
+        endpoint = {"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": base_url}
+        result = beamsearch("run", tmp_path / "norm", *options, **endpoint)
+    assert result.returncode == 0, result.stderr
+    trace = Trace(tmp_path / "run")
+    assert trace.input_file.read_text() == source
+    folder = trace.worker(0, 0)
+    assert "has no attribute 'root'" in (folder / "first_prompt_2.txt").read_text()
+    assert len(list(folder.glob("calls/*.json"))) == 2
+    assert trace.run_record().status == "finished"

@@ -116,6 +116,6 @@ def make_mailbox(trace: Trace, settings: Settings) -> Mailbox | None:
 def _run_name(trace: Trace, settings: Settings) -> str:
     """What tells a run's questions from another's: the same wherever its folder lies."""
     shaping = settings.model_dump_json(exclude=set(LIMITS))
-    texts = (trace.problem_file.read_text(), trace.input_file.read_text(), shaping)
+    texts = (trace.problem_file.read_text(), trace.first_source(), shaping)
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
     return f"{trace.run_record().problem[:16]}-{digest}"

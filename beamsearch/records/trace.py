@@ -133,6 +133,10 @@ class Trace:
         """A path as records write it: relative to the run's folder."""
         return path.relative_to(self.folder).as_posix()
 
+    def first_source(self) -> str:
+        """Source of the first kernel; empty where a model has yet to write it."""
+        return self.input_file.read_text() if self.input_file.is_file() else ""
+
     def run_record(self) -> RunRecord:
         """`run.json`. Raises UsageError where there is none."""
         if not self.run_file.is_file():
