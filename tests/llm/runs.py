@@ -22,7 +22,8 @@ def command(*arguments):
 def environment(**more):
     hidden = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
     clean = {name: value for name, value in os.environ.items() if name not in hidden}
-    return clean | {"PYTHONPATH": PYTHONPATH} | more
+    # Modelled times are the same in every run, so that whole traces can be compared.
+    return clean | {"PYTHONPATH": PYTHONPATH, "CUDA_VISIBLE_DEVICES": ""} | more
 
 
 def beamsearch(*arguments, code=0, cwd=None, **more):
