@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,7 +73,7 @@ def compare(recorded: Trace, now: Trace) -> Comparison:
     found.sort(key=lambda item: item.where)
     before, after = _candidates(recorded), _candidates(now)
     for name in [*before, *(name for name in after if name not in before)]:
-        found += _candidate_differences(name, before.get(name), after.get(name))
+        found += _candidate_differences(recorded, before.get(name), now, after.get(name))
     for one, other in zip(recorded.completed_rounds(), now.completed_rounds(), strict=False):
         where = f"round {one.round}"
         for what, was, now_is in (
@@ -106,18 +107,28 @@ def _candidates(trace: Trace) -> dict[str, Candidate]:
 
 
 def _candidate_differences(
-    name: str, before: Candidate | None, after: Candidate | None
+    recorded: Trace, before: Candidate | None, now: Trace, after: Candidate | None
 ) -> list[Difference]:
     if before is None or after is None:
-        was = "absent" if before is None else before.verdict.outcome.value
-        now_is = "absent" if after is None else after.verdict.outcome.value
-        return [Difference(what="kernel", where=name, recorded=was, now=now_is)]
+        there = before or after
+        assert there is not None
+        was = before.verdict.outcome.value if before else "absent"
+        now_is = after.verdict.outcome.value if after else "absent"
+        return [Difference(what="kernel", where=there.name, recorded=was, now=now_is)]
     pairs = (
-        ("kernel", str(before.fingerprint)[:12], str(after.fingerprint)[:12]),
+        ("kernel", _source_hash(recorded, before), _source_hash(now, after)),
         ("verdict", before.verdict.outcome.value, after.verdict.outcome.value),
     )
     return [
-        Difference(what=what, where=name, recorded=was, now=now_is)
+        Difference(what=what, where=before.name, recorded=was, now=now_is)
         for what, was, now_is in pairs
         if was != now_is
     ]
+
+
+def _source_hash(trace: Trace, candidate: Candidate) -> str:
+    """Of the source as it stands: a fingerprint depends on the version of Python."""
+    if candidate.kernel_file is None:
+        return "no code"
+    source = (trace.folder / candidate.kernel_file).read_bytes()
+    return hashlib.sha256(source).hexdigest()[:12]
