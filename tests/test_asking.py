@@ -72,6 +72,8 @@ def test_what_fails_is_repaired_with_its_own_error_and_a_stop_in_between_changes
         assert forecasts[0].fails and forecasts[1:] == [None, None]
         review = trace.run_record().totals.review
         assert (review.judged, review.flags, review.right, review.missed) == (2, 2, 2, 0)
+        shown = beamsearch("show", folder).stdout
+        assert "reviews: 2 of 2 flags right, 0 of 2 failures missed, 0 set aside" in shown
         structured = [
             body["response_format"] for body in script.requests if "response_format" in body
         ]

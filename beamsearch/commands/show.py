@@ -89,10 +89,17 @@ def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
 
 
 def ending(record: RunRecord, folder: Path) -> list[str]:
-    """The best, and notes."""
+    """The best, notes, and what reviews were worth."""
     from beamsearch.display import closing
 
-    return closing(record, folder, told=record.notes)
+    lines = closing(record, folder, told=record.notes)
+    seen = record.totals.review
+    if seen is not None:
+        lines.append(
+            f"reviews: {seen.right} of {seen.flags} flags right, {seen.missed} of "
+            f"{seen.failures} failures missed, {seen.set_aside} set aside"
+        )
+    return lines
 
 
 def costs(paid: Paid) -> list[str]:
