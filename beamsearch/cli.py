@@ -16,12 +16,13 @@ from beamsearch.commands.benchmark import benchmark
 from beamsearch.commands.doctor import doctor
 from beamsearch.commands.problems import problems
 from beamsearch.commands.profile import profile
+from beamsearch.commands.replay import replay
 from beamsearch.commands.resume import resume
 from beamsearch.commands.run import run
 from beamsearch.commands.show import show
 from beamsearch.commands.time import time
 from beamsearch.commands.verify import verify
-from beamsearch.errors import BeamsearchError, Stopped
+from beamsearch.errors import BeamsearchError, Stopped, Waiting
 
 EXIT_CODES = """\b
 Exit codes:
@@ -30,8 +31,12 @@ Exit codes:
   2    what was asked cannot be done as asked: a name, a value, a file, a folder
   3    this needs an NVIDIA GPU and there is none
   4    the model endpoint refused or cannot be reached
+  5    waits for answers to requests.jsonl, or for a GPU elsewhere; `resume` goes on
   130  stopped cleanly (Ctrl-C); `resume` goes on
 """
+
+STOPS = (Stopped.exit_code, Waiting.exit_code)
+"""The run is in order, and only not at its end."""
 
 app = typer.Typer(
     name="beamsearch",
@@ -61,7 +66,7 @@ def top(
     """Makes GPU kernels fast on its own: profile, diagnose, rewrite, judge, keep the best."""
 
 
-for verb in (run, resume, problems, verify, time, profile, show, benchmark, doctor):
+for verb in (run, resume, replay, problems, verify, time, profile, show, benchmark, doctor):
     app.command(verb.__name__)(verb)
 
 
@@ -90,6 +95,6 @@ def _end(error: BaseException, code: int, verbose: bool, silent: bool = False) -
         raise error
     if not silent:
         words = " ".join(str(error).split())
-        line = words or "stopped" if code == Stopped.exit_code else f"error: {words}"
+        line = words or "stopped" if code in STOPS else f"error: {words}"
         print(line, file=sys.stderr)  # noqa: T201
     sys.exit(code)

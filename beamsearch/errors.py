@@ -33,7 +33,25 @@ class EndpointError(BeamsearchError):
     exit_code = 4
 
 
+class NoAnswer(EndpointError):
+    """One question got no answer, though the endpoint may answer others: its worker's trouble."""
+
+
 class Stopped(BeamsearchError):
     """The run stopped cleanly before its end and can be resumed."""
 
     exit_code = 130
+
+
+class Unanswered(Stopped):
+    """A question was put where its answer will be found later; the worker that asked stops here."""
+
+
+class OutOfBudget(Stopped):
+    """The next question would pass a limit on calls, tokens or cost."""
+
+
+class Waiting(Stopped):
+    """The run went as far as it can here, and says what it waits for."""
+
+    exit_code = 5

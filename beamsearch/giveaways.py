@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from beamsearch.environment import cache_folder, devices
 from beamsearch.executor.lane import Lane
+from beamsearch.judge.processes import scrubbed_environment
 from beamsearch.judge.reference import problem_message, read_problem_message
 from beamsearch.kept import keep, read_kept
 from beamsearch.problem import Problem, instantiate, shrink
@@ -48,6 +49,7 @@ def gives_away(problem: Problem, device: int | None) -> GivesAway:
         with lane:
             done = subprocess.run(
                 [sys.executable, "-m", "beamsearch.giveaways", spec, place],
+                env=scrubbed_environment(),
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT_S,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -76,6 +77,13 @@ def fingerprint(source: str) -> str:
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 node.body = node.body[1:] or [ast.Pass()]
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two sources are one kernel but for a few lines, such as launch parameters: at least
+    nine tenths of their lines are the same, in order."""
+    lines = one.splitlines(), other.splitlines()
+    return difflib.SequenceMatcher(None, *lines, autojunk=False).ratio() >= 0.9
 
 
 def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:

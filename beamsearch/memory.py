@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from beamsearch.proposer.questions import Attempt, Memory, Reflection
+from beamsearch.kernel import alike
+from beamsearch.proposer.questions import Attempt, Idea, Memory, Reflection, Shown
 from beamsearch.records.candidate import Candidate
+from beamsearch.search import survivors
+
+SHOWN = 4
+"""Kernels shown in full, the worker's own parent among them: a prompt has room for three more."""
+LOOKED_AT = 32
+"""Best kernels among which those are found: later ones are too slow to learn from."""
 
 
 def condense(
     candidates: Sequence[Candidate],
     times: Mapping[str, float],
     reflections: Sequence[Reflection],
+    source: Callable[[Candidate], str],
 ) -> Memory:
-    """Every attempt of completed rounds, and every lesson once, the newest last.
+    """Every attempt of completed rounds, the best kernels in full, and every lesson once, the
+    newest last.
 
     `times` are comparable times by candidate name (see `search.survivors`).
     """
@@ -32,12 +41,54 @@ def condense(
                 reason=candidate.verdict.reason,
                 time=str(candidate.measurement) if candidate.measurement else None,
                 speedup_over_parent=parents / own if own and parents else None,
+                repair_of=candidate.repair_of,
             )
         )
     lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
     avoid = [pattern for reflection in reflections for pattern in reflection.patterns_to_avoid]
+    best: list[Shown] = []
+    for c in survivors(candidates, times, LOOKED_AT):
+        text = source(c)
+        # A second form of one kernel would take a page to show a constant.
+        if len(best) < SHOWN and not any(alike(text, shown.source) for shown in best):
+            time = str(c.measurement)
+            best.append(Shown(name=c.name, description=c.description, time=time, source=text))
     return Memory(
         attempts=attempts,
+        best=best[::-1],
+        ideas=_ideas(candidates, times),
         lessons=list(dict.fromkeys(lessons)),
         patterns_to_avoid=list(dict.fromkeys(avoid)),
     )
+
+
+def _ideas(candidates: Sequence[Candidate], times: Mapping[str, float]) -> list[Idea]:
+    """What came of each finding that was gone after, the one tried most often first; repairs are
+    further tries of one idea and do not count."""
+    tried: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        if candidate.direction is not None and candidate.parent is not None:
+            tried.setdefault(candidate.direction.finding, []).append(candidate)
+    ideas = []
+    for finding, made in tried.items():
+        speedups = [
+            times[c.parent] / times[c.name]
+            for c in made
+            if c.parent is not None and c.parent in times and c.name in times
+        ]
+        repaired = {c.repair_of for c in made if c.verdict.correct}
+        first = [c for c in made if c.repair_of is None]
+        ideas.append(
+            Idea(
+                finding=finding,
+                tried=len(first),
+                correct=sum(c.verdict.correct or _mended(c, repaired) for c in first),
+                best_speedup=max(speedups, default=None),
+            )
+        )
+    return sorted(ideas, key=lambda idea: -idea.tried)
+
+
+def _mended(candidate: Candidate, repaired: set[str | None]) -> bool:
+    """Whether one of the candidate's repairs is correct: `repaired` names what these repair."""
+    return any(name and (name + "-").startswith(candidate.name + "-") for name in repaired)

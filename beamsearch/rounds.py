@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Callable
 
-from beamsearch.errors import Stopped
+from beamsearch.errors import NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
 from beamsearch.executor.jobs import CompareJob, Comparison, Subject
 from beamsearch.judge.pairs import paired
+from beamsearch.llm.batch import Mailbox
 from beamsearch.memory import condense
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
+from beamsearch.records.verdict import Outcome
 from beamsearch.search import Plan, deal, is_win, stop_reason, survivors
 from beamsearch.summary import (
     absent_files,
@@ -29,6 +31,15 @@ STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""
 
 
+def hand_over(mailbox: Mailbox) -> Waiting:
+    """Leave the unanswered questions as files; what to raise then."""
+    files, requests, number = mailbox.hand_over()
+    return Waiting(
+        f"waits for the answers to {requests} requests in {' and '.join(files)} "
+        f"(hand-over {number}): put them into the run's folder as responses.jsonl"
+    )
+
+
 class Rounds:
     """Rounds until there is a reason to stop, from whatever round is on disk."""
 
@@ -38,6 +49,7 @@ class Rounds:
         left_s: Callable[[], float | None],
         interrupted: threading.Event,
         saved: Callable[[], RunRecord],
+        mailbox: Mailbox | None = None,
     ) -> None:
         self.shared = shared
         self.left_s = left_s
@@ -46,6 +58,8 @@ class Rounds:
         """Set when the user stops the run."""
         self.saved = saved
         """Rebuilds `run.json` after a round and returns it."""
+        self.mailbox = mailbox
+        """The batch files, where questions go through them."""
 
     def run(self) -> str:
         """Rounds until there is a reason to stop, which is returned."""
@@ -60,11 +74,12 @@ class Rounds:
             )
             if reason is not None:
                 return reason
-            if not self._round(done):
-                return "the time limit is reached"
+            limit = self._round(done)
+            if limit is not None:
+                return limit
 
-    def _round(self, done: list[RoundRecord]) -> bool:
-        """One round. False where the time limit cut it short; it can be resumed."""
+    def _round(self, done: list[RoundRecord]) -> str | None:
+        """One round. Which limit cut it short, where one did; it can be resumed."""
         number = len(done)
         candidates = [c for record in done for c in record.candidates]
         by_name = {c.name: c for c in candidates}
@@ -78,6 +93,7 @@ class Rounds:
                 candidates,
                 times,
                 [r for n in range(1, number) for r in reflections(self.shared.trace, n)],
+                self.shared.source,
             ),
             seen=_first_names(candidates),
         )
@@ -94,20 +110,20 @@ class Rounds:
         self.shared.observer.round_started(
             number, [f"{a.parent}: {a.direction}" for a in plan.assignments]
         )
-        if not self._work([Worker(self.shared, view, a) for a in plan.assignments]):
-            return False
-        self._close(done, plan)
-        return True
+        limit = self._work([Worker(self.shared, view, a) for a in plan.assignments])
+        if limit is None:
+            self._close(done, plan)
+        return limit
 
-    def _work(self, workers: list[Worker]) -> bool:
-        """Run workers in parallel. False where time ran out; raises what a worker raised."""
-        errors: list[BaseException] = []
+    def _work(self, workers: list[Worker]) -> str | None:
+        """Run workers in parallel. Which limit was reached, if any; raises what a worker raised."""
+        errors: list[tuple[Worker, BaseException]] = []
 
         def work(worker: Worker) -> None:
             try:
                 worker.run()
             except BaseException as error:  # noqa: BLE001 - carried to the main thread and raised
-                errors.append(error)
+                errors.append((worker, error))
 
         threads = [threading.Thread(target=work, args=(w,), daemon=True) for w in workers]
         for thread in threads:
@@ -126,10 +142,30 @@ class Rounds:
                 break  # what still waits for a model or a kernel is abandoned; it writes nothing
         if self.interrupted.is_set():
             raise Stopped("stopping")
-        worse = [error for error in errors if not isinstance(error, Stopped)]
-        if worse:
-            raise worse[0]
-        return not out_of_time or not (errors or give_up)
+        if out_of_time and (errors or give_up):
+            return "the time limit is reached"
+        return self._without_answers(workers, errors)
+
+    def _without_answers(
+        self, workers: list[Worker], errors: list[tuple[Worker, BaseException]]
+    ) -> str | None:
+        """What becomes of a round in which some workers could not go on."""
+        trouble = (Stopped, NoAnswer)
+        for _, error in errors:
+            if not isinstance(error, trouble):
+                raise error
+        if self.mailbox is not None and any(isinstance(e, Unanswered) for _, e in errors):
+            raise hand_over(self.mailbox)
+        for _, error in errors:
+            if isinstance(error, OutOfBudget):
+                return str(error)
+            if isinstance(error, Stopped):
+                raise error
+        if errors and len(errors) == len(workers):
+            raise errors[0][1]  # nobody is answered: going on would only burn rounds
+        for worker, error in errors:
+            worker.give_up(str(error))
+        return None
 
     def _close(self, done: list[RoundRecord], plan: Plan) -> None:
         """Confirm a win, keep the beam, profile the round's best, leave the round's files."""
@@ -139,7 +175,8 @@ class Rounds:
             read_record(path, Candidate)
             for assignment in plan.assignments
             for path in sorted(
-                self.shared.trace.worker(number, assignment.worker).glob("r*-v*.json")
+                self.shared.trace.worker(number, assignment.worker).glob("r*-v*.json"),
+                key=lambda path: path.stem,  # a repair after what it repairs
             )
         ]
         everyone = [c for record in done for c in record.candidates] + candidates
@@ -218,6 +255,7 @@ class Rounds:
 def _first_names(candidates: list[Candidate]) -> dict[str, str]:
     names: dict[str, str] = {}
     for candidate in candidates:
-        if candidate.fingerprint is not None:
+        aside = candidate.verdict.outcome is Outcome.SET_ASIDE  # nobody has judged it
+        if candidate.fingerprint is not None and not aside:
             names.setdefault(candidate.fingerprint, candidate.name)
     return names

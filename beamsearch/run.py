@@ -6,22 +6,34 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beamsearch.baseline import measure_baselines
+from beamsearch.candidates import source_fingerprint
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
-from beamsearch.errors import BeamsearchError, KernelError, Stopped, UsageError
+from beamsearch.errors import (
+    BeamsearchError,
+    KernelError,
+    Stopped,
+    Unanswered,
+    UsageError,
+    Waiting,
+)
+from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.first_kernel import write_first
 from beamsearch.floor import beaten_floor, measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.judge.walls import here as walls_here
 from beamsearch.kernel import read_kernel
+from beamsearch.ledger import other_prompts, save_ledger
 from beamsearch.problem import Problem, instantiate, least_work, read_problem
-from beamsearch.proposer.choose import make_proposer
-from beamsearch.proposer.questions import ProblemCard
+from beamsearch.proposer.choose import make_mailbox, make_proposer
+from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
@@ -34,7 +46,7 @@ from beamsearch.records.trace import (
     write_record,
     write_text,
 )
-from beamsearch.rounds import Rounds
+from beamsearch.rounds import Rounds, hand_over
 from beamsearch.settings import Settings, differences
 from beamsearch.standalone import standalone
 from beamsearch.summary import (
@@ -45,10 +57,11 @@ from beamsearch.summary import (
     totals,
 )
 from beamsearch.winner import choose_winner
-from beamsearch.worker import Shared, source_fingerprint
+from beamsearch.worker import Shared
 
 if TYPE_CHECKING:
     from beamsearch.display import Observer
+    from beamsearch.llm.batch import Mailbox
     from profiling.gpus import Gpu
 
 INPUT = "r0-s0"
@@ -70,12 +83,8 @@ def run(
     """
     problem = problem.with_dtype(settings.dtype)
     path = kernel or problem.input_kernel
-    if path is None:
-        raise UsageError(
-            f"{problem.name} has no input_kernel.py; give a first kernel with --kernel"
-        )
-    source = read_kernel(path)
     trace = Trace(folder)
+    source = trace.first_source() if path is None else read_kernel(path)
     if trace.run_file.is_file():
         _same_run(trace, problem, settings, source)
     elif folder.exists() and any(folder.iterdir()):
@@ -87,18 +96,17 @@ def resume(
     folder: Path,
     *,
     observer: Observer,
-    rounds: int | None = None,
-    time_limit_s: float | None = None,
+    limits: Mapping[str, int | float | None] | None = None,
 ) -> RunRecord:
-    """Go on with a run from what is on disk, with its own settings; limits may grow."""
+    """Go on with a run from what is on disk, with its own settings; `limits` (`settings.LIMITS`)
+    may grow."""
     trace = Trace(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
-    limits = {"rounds": rounds, "time_limit_s": time_limit_s}
-    given = {name: value for name, value in limits.items() if value is not None}
+    given = {name: value for name, value in (limits or {}).items() if value is not None}
     settings = record.settings.model_copy(update=given)
     problem = problem.with_dtype(settings.dtype)
-    source = trace.input_file.read_text()
+    source = trace.first_source()
     return _Run(trace, problem, settings, source, observer).go()
 
 
@@ -108,7 +116,7 @@ def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -
     different = differences(there.settings, settings)
     if there.problem != problem.name or trace.problem_file.read_text() != problem.source:
         different.insert(0, f"problem: {there.problem} there, {problem.name} asked")
-    if trace.input_file.read_text() != source:
+    if trace.first_source() != source:
         different.append("kernel: another input kernel there")
     if different and not trace.completed_rounds():
         shutil.rmtree(trace.rounds_folder, ignore_errors=True)  # nothing that was paid for is there
@@ -145,28 +153,31 @@ class _Run:
         device = pick_device(self.settings.device)
         gpu = gpu_facts(device, self.settings.target)
         environment = describe(device, self.settings.target)
-        proposer = make_proposer(self.settings, dict(os.environ))
+        mailbox = make_mailbox(self.trace, self.settings)
+        proposer = make_proposer(self.settings, dict(os.environ), self.trace, mailbox)
+        if not (self.source or proposer.reads_prompts):
+            raise UsageError(
+                f"{self.problem.name} has no input_kernel.py; give a first kernel with --kernel, "
+                "or let a model write it (OPENAI_API_KEY)"
+            )
         with folder_lock(self.trace.folder):
             self._check_machine(environment)
             self.trace.sweep()
             write_text(self.trace.problem_file, self.problem.source)
-            write_text(self.trace.input_file, self.source)
+            if self.source:
+                write_text(self.trace.input_file, self.source)
             self.record = self._open(environment, proposer.name)
             self.observer.run_started(self.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
                 self.observer.note(warning)
             if (walls := walls_here()).startswith("missing"):
                 self.observer.note(walls)
-            executor = LocalExecutor(
-                self.problem,
-                gpu=gpu,
-                device=device,
-                scratch=self.trace.scratch,
-                seed=self._judge_seed(),
-                profiler=self.settings.profiler,
-            )
+            executor = self._executor(gpu, device)
             with stop_on_signal(self.stop):
                 try:
+                    if not self.source:
+                        self._update(floor=measure_floor(self.problem, gpu, device))
+                        self._write_first(executor, proposer, mailbox)
                     self._first_round(executor, gpu, device)
                     shared = Shared(
                         trace=self.trace,
@@ -178,8 +189,15 @@ class _Run:
                         observer=self.observer,
                         stop=threading.Event(),
                     )
-                    reason = Rounds(shared, self._left_s, self.stop, self._save).run()
+                    reason = Rounds(shared, self._left_s, self.stop, self._save, mailbox).run()
+                    if mailbox is not None:
+                        mailbox.close()
                     return self._finish(executor, reason)
+                except Waiting as error:
+                    self._save(status="stopped", stop_reason=str(error))
+                    raise Waiting(
+                        f"{error}; then: python -m beamsearch resume {self.trace.folder}"
+                    ) from error
                 except (Stopped, KeyboardInterrupt) as error:
                     self._save(status="stopped", stop_reason="interrupted")
                     raise Stopped(
@@ -195,6 +213,20 @@ class _Run:
 
     # -- opening
 
+    def _executor(self, gpu: Gpu, device: int | None) -> LocalExecutor | Elsewhere:
+        """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
+        there = self.record.environment.gpu
+        if there is not None and device is None:
+            return Elsewhere(there)
+        return LocalExecutor(
+            self.problem,
+            gpu=gpu,
+            device=device,
+            scratch=self.trace.scratch,
+            seed=self._judge_seed(),
+            profiler=self.settings.profiler,
+        )
+
     def _judge_seed(self) -> int:
         """What the judge's inputs are drawn from: the same however often the run is resumed."""
         if self.settings.seed is not None:
@@ -206,6 +238,8 @@ class _Run:
         if not self.trace.run_file.is_file():
             return
         there = self.trace.run_record().environment
+        if there.gpu is not None and environment.gpu is None and self.trace.completed_rounds():
+            return  # what needs no GPU can be done here
         if there.target != environment.target or (there.gpu is None) != (environment.gpu is None):
             times = f"measured on {there.gpu}" if there.gpu else f"modelled for {there.target}"
             raise UsageError(
@@ -258,7 +292,8 @@ class _Run:
                 f"{first.verdict.outcome.value} at {first.verdict.stage}: {first.verdict.reason}"
             )
         assert first.measurement is not None
-        self._anchor(first.measurement, executor if resumed else None)
+        here = resumed and not isinstance(executor, Elsewhere)
+        self._anchor(first.measurement, executor if here else None)
         self._update(floor=self.record.floor or measure_floor(self.problem, gpu, device))
         self.observer.worker(0, "measuring the baselines")
         baselines = recorded(
@@ -272,6 +307,23 @@ class _Run:
         )
         recorded(folder / "round.json", RoundRecord, lambda: done)
         self.observer.round_ended(done, self._save())
+
+    def _write_first(self, executor: Executor, proposer: Proposer, mailbox: Mailbox | None) -> None:
+        """A first kernel from the model, where none came with the problem."""
+        self.observer.worker(0, "asking for a first kernel")
+
+        def check_stop() -> None:
+            if self.stop.is_set():
+                raise Stopped("stopping")
+
+        question = FirstQuestion(problem=self._card(), gpu=executor.gpu, floor=self.record.floor)
+        try:
+            self.source = write_first(self.trace, question, proposer, executor, check_stop)
+        except Unanswered as error:
+            if mailbox is None:
+                raise
+            raise hand_over(mailbox) from error
+        write_text(self.trace.input_file, self.source)
 
     def _judge_input(self, executor: Executor) -> Candidate:
         path = self.trace.round(0) / f"{INPUT}.py"
@@ -317,7 +369,9 @@ class _Run:
         self.observer.worker(0, "looking closer at the winner")
         best, notes = choose_winner(self.trace, executor, self.stop)
         source = (self.trace.folder / (best.kernel_file or "")).read_text()
+        notes += other_prompts(self.trace)
         notes = [*self.record.notes, *(note for note in notes if note not in self.record.notes)]
+        self._update(notes=notes)
         confirmation = None
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
@@ -380,6 +434,7 @@ class _Run:
             sums = totals(self.trace, done, seconds)
             fields = {"rounds": rounds, "best": best, "totals": sums} | fields
             write_text(self.trace.results_file, results_tsv(everyone, times))
+            save_ledger(self.trace, self.settings.prices)
         self._update(**fields)
         write_record(self.trace.run_file, self.record)
         return self.record

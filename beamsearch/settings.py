@@ -7,11 +7,19 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from beamsearch.errors import UsageError
 
-LIMITS = ("rounds", "time_limit_s")
+LIMITS = (
+    "rounds",
+    "time_limit_s",
+    "max_cost",
+    "max_tokens",
+    "max_calls",
+    "answer_timeout_s",
+    "answer_deadline_s",
+)
 """Settings that may differ when a run is resumed: they bound the work, they do not shape it."""
 
 
@@ -27,6 +35,10 @@ class Settings(BaseModel):
     """Kernels kept after a round."""
     variants: int = Field(2, ge=1)
     """Candidates each worker makes a round."""
+    repairs: int = Field(2, ge=0)
+    """Repairs of a candidate that fails, where a model thinks."""
+    review: bool = False
+    """Whether the model looks for errors in candidates before they are judged."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """None: the problem's own."""
     seed: int | None = None
@@ -34,14 +46,56 @@ class Settings(BaseModel):
     these are drawn from a secret that the run keeps, so that no kernel can be made for them."""
     target: str = "h200"
     """GPU compiled for where none is present."""
-    llm: Literal["auto", "openai", "playbook"] = "auto"
-    """Who thinks; auto: the endpoint where one is configured, else the playbook."""
-    model: str | None = None
+    llm: str = "auto"
+    """Who thinks; auto: the endpoint where one is configured, else the playbook. `batch`: a model
+    through batch files. `replay:RUN`: the replies recorded in that run's folder."""
+    model: tuple[str, ...] = ()
+    """Models of the endpoint, each `name` or `name@weight`."""
+    model_choice: Literal["weights", "bandit"] = "weights"
+    """Which of several models is asked; bandit: those whose kernels won before, more often."""
+    temperature: dict[str, float] = {}
+    """By purpose (`variants = 1.0`); the model's own where there is none."""
+    effort: dict[str, str] = {}
+    """Reasoning effort by purpose; the model's own where there is none."""
+    answer_timeout_s: float = Field(600.0, gt=0)
+    """One try of a model call; a long answer of a reasoning model takes minutes."""
+    answer_deadline_s: float = Field(1800.0, gt=0)
+    """All tries of one call, and the waits between them."""
+    prices: str | None = None
+    """A price list of one's own, which goes before the one that comes along."""
+    max_cost: float | None = Field(None, gt=0)
+    """US dollars."""
+    max_tokens: int | None = Field(None, gt=0)
+    """Tokens in and out."""
+    max_calls: int | None = Field(None, gt=0)
     time_limit_s: float | None = Field(None, gt=0)
     device: int | None = Field(None, ge=0)
     """CUDA device; None: the first where there is one."""
     profiler: Literal["auto", "compiler"] = "auto"
     """Auto: Nsight Compute where it can be used, else the compiler's profile."""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        if value is None:
+            return ()
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("llm")
+    @classmethod
+    def _found_from_anywhere(cls, value: str) -> str:
+        kind, _, folder = value.partition(":")
+        if kind == "replay" and folder:
+            return f"{kind}:{Path(folder).resolve()}"
+        if value not in ("auto", "openai", "playbook", "batch"):
+            raise ValueError("give auto, openai, playbook, batch or replay:RUN")
+        return value
+
+    @property
+    def replays(self) -> Path | None:
+        """Folder of the run whose replies answer, where that is who thinks."""
+        kind, _, folder = self.llm.partition(":")
+        return Path(folder) if kind == "replay" else None
 
 
 def parse_duration(text: str) -> float:

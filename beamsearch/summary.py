@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 
-from beamsearch.records.call import Call
+from beamsearch.ledger import asked
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import BenchmarkResults, Result, RoundRecord
 from beamsearch.records.run import RoundSummary, Totals
 from beamsearch.records.trace import WORKER_FILES, Trace, read_record, write_record, write_text
+from beamsearch.reviews import score
 from profiling.profile import Floor
 
 COLUMNS = (
@@ -99,9 +100,7 @@ def summarise(
 def totals(trace: Trace, rounds: Sequence[RoundRecord], seconds: float) -> Totals:
     """What the run did so far; the input kernel is not counted as a candidate."""
     candidates = [c for record in rounds[1:] for c in record.candidates]
-    calls = [
-        read_record(p, Call) for p in trace.rounds_folder.glob("round_*/workers/*/calls/*.json")
-    ]
+    calls = asked(trace)
     return Totals(
         candidates=len(candidates),
         correct=sum(c.verdict.correct for c in candidates),
@@ -110,6 +109,7 @@ def totals(trace: Trace, rounds: Sequence[RoundRecord], seconds: float) -> Total
         tokens_in=sum(call.tokens_in or 0 for call in calls),
         tokens_out=sum(call.tokens_out or 0 for call in calls),
         seconds=seconds,
+        review=score(candidates) if any(c.forecast for c in candidates) else None,
     )
 
 

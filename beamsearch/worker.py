@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from beamsearch.candidates import Candidates, Made
 from beamsearch.errors import Stopped
-from beamsearch.executor.jobs import Executor, JudgeJob, ProfileJob, Subject
-from beamsearch.kernel import fingerprint
+from beamsearch.executor.jobs import Executor, ProfileJob, Subject
 from beamsearch.proposer.prompts import reask, render
 from beamsearch.proposer.questions import (
     Diagnosis,
@@ -22,23 +22,26 @@ from beamsearch.proposer.questions import (
     Question,
     Reflection,
     ReflectionQuestion,
+    ReviewQuestion,
     Situation,
     Trial,
     Variant,
     VariantsQuestion,
+    subject,
 )
 from beamsearch.proposer.replies import (
     UnreadableReply,
     read_diagnosis,
     read_reflection,
+    read_review,
     read_variants,
 )
 from beamsearch.records.call import Call
-from beamsearch.records.candidate import Candidate
-from beamsearch.records.measurement import Measurement
+from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.round import BenchmarkResults, Result
-from beamsearch.records.trace import Trace, recorded, write_record, write_text
-from beamsearch.records.verdict import Outcome, Stage, Verdict
+from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
+from beamsearch.repairs import Repairs
+from beamsearch.reviews import believed, pays, score
 from beamsearch.search import Assignment, worker_seed
 from beamsearch.settings import Settings
 from profiling.findings import find
@@ -137,25 +140,48 @@ class Worker:
         self.assignment = assignment
         self.parent = view.candidates[assignment.parent]
         self.folder = shared.trace.worker(view.number, assignment.worker)
+        self.candidates = Candidates(shared, view.number, assignment, self.folder)
 
     def run(self) -> None:
         """The whole way. Raises Stopped or BeamsearchError; a bad reply or kernel is a verdict."""
         situation = self._situation()
         diagnosis = self._diagnose(situation)
         variants, problem = self._propose(situation, diagnosis)
-        candidates = [self._judge(number, variant) for number, variant in enumerate(variants)]
+        forecasts = self._review(situation, variants)
+        known = score(self.view.candidates.values())
+        made = []
+        for number, variant in enumerate(variants):
+            name = f"r{self.view.number}-w{self.assignment.worker}-v{number}"
+            forecast = forecasts.get(number)
+            aside = forecast is not None and forecast.fails and believed(known, name)
+            author = self.author("opt_reply")
+            made.append(Made(name, variant, author, forecast=forecast, set_aside=aside))
+        candidates = [self.judge(item, self.view.seen) for item in made]
+        if self.shared.proposer.reads_prompts:
+            repairs = Repairs(self, situation, diagnosis)
+            candidates += repairs.run(zip(made, candidates, strict=True))
         if not candidates:
-            candidates = [self._no_code(problem)]
+            name = f"r{self.view.number}-w{self.assignment.worker}-v0"
+            candidates = [self.candidates.no_code(name, self.author("opt_reply"), problem)]
+        candidates.sort(key=lambda candidate: candidate.name)
         self._reflect(situation, diagnosis, candidates)
         self._results(candidates)
-        self._doing("done")
+        self.doing("done")
 
-    def _doing(self, what: str) -> None:
+    def give_up(self, reason: str) -> None:
+        """End the round here, with the kernels judged so far, where a model gives no answer."""
+        judged = [read_record(path, Candidate) for path in sorted(self.folder.glob("r*-v*.json"))]
+        if not judged:
+            name = f"r{self.view.number}-w{self.assignment.worker}-v0"
+            judged = [self.candidates.no_code(name, self.author("opt_reply"), reason)]
+        self._results(judged)
+
+    def doing(self, what: str) -> None:
         self.shared.check_stop()
         self.shared.observer.worker(self.assignment.worker, what)
 
     def _situation(self) -> Situation:
-        self._doing(f"profiling {self.parent.name}")
+        self.doing(f"profiling {self.parent.name}")
         profile = self.shared.profile(self.parent)
         write_record(self.folder / "input_ncu_metrics.json", profile)
         source = self.shared.source(self.parent)
@@ -178,9 +204,9 @@ class Worker:
         )
 
     def _diagnose(self, situation: Situation) -> Diagnosis:
-        self._doing(f"diagnosing {self.parent.name}: {self.assignment.direction}")
+        self.doing(f"diagnosing {self.parent.name}: {self.assignment.direction}")
         question = DiagnosisQuestion(**dict(situation))
-        diagnosis, problem = self._ask(
+        diagnosis, problem = self.ask(
             question, "bottleneck_prompt", "bottleneck_response", read_diagnosis
         )
         if diagnosis is None:
@@ -195,17 +221,18 @@ class Worker:
         return diagnosis
 
     def _propose(self, situation: Situation, diagnosis: Diagnosis) -> tuple[list[Variant], str]:
-        self._doing(f"writing variants of {self.parent.name}: {self.assignment.direction}")
+        self.doing(f"writing variants of {self.parent.name}: {self.assignment.direction}")
         count = self.shared.settings.variants
         question = VariantsQuestion(
             **dict(situation), diagnosis=diagnosis, variants=count, seen=sorted(self.view.seen)
         )
-        variants, problem = self._ask(
-            question, "opt_prompt", "opt_reply", lambda text: read_variants(text, count)
+        base = situation.parent_source
+        variants, problem = self.ask(
+            question, "opt_prompt", "opt_reply", lambda text: read_variants(text, base)
         )
         return variants or [], problem
 
-    def _ask(
+    def ask(
         self, question: Question, prompt_stem: str, reply_stem: str, read: Callable[[str], T]
     ) -> tuple[T | None, str]:
         """What a reply says, or None and why it cannot be read, after one more attempt."""
@@ -236,93 +263,72 @@ class Worker:
             worker=self.assignment.worker,
             purpose=question.purpose,
             attempt=attempt,
-            author=reply.author,
+            subject=subject(question),
             prompt_file=self.shared.trace.relative(prompt_file),
             reply_file=self.shared.trace.relative(reply_file),
             prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
-            tokens_in=reply.tokens_in,
-            tokens_out=reply.tokens_out,
-            latency_s=reply.latency_s,
-            retries=reply.retries,
+            **reply.model_dump(exclude={"text"}),
         )
         write_record(self.folder / "calls" / f"{reply_stem}.json", call)
         write_text(reply_file, reply.text)
         return reply.text
 
-    def _author(self, reply_stem: str) -> str:
+    def trial(self, situation: Situation, candidate: Candidate) -> Trial:
+        """A candidate with its diff against the kernel it was made from."""
+        source = self.shared.source(candidate) if candidate.kernel_file else ""
+        name, before = situation.parent, situation.parent_source
+        repaired = self.folder / f"{candidate.repair_of}.py"
+        if candidate.repair_of is not None and repaired.is_file():
+            name, before = candidate.repair_of, repaired.read_text()
+        diff = unified_diff(before, source, name, candidate.name) if source else ""
+        return Trial(candidate=candidate, diff=diff)
+
+    def author(self, reply_stem: str) -> str:
         call = self.folder / "calls" / f"{reply_stem}.json"
-        return Call.model_validate_json(call.read_text()).author
+        return read_record(call, Call).author if call.is_file() else self.shared.proposer.name
 
-    def _name(self, variant: int) -> str:
-        return f"r{self.view.number}-w{self.assignment.worker}-v{variant}"
-
-    def _no_code(self, problem: str) -> Candidate:
-        verdict = Verdict(outcome=Outcome.NO_CODE, stage=Stage.LOAD, reason=problem)
-        candidate = self._candidate(0, "no kernel in the reply", verdict)
-        return recorded(self.folder / f"{candidate.name}.json", Candidate, lambda: candidate)
-
-    def _candidate(
-        self,
-        variant: int,
-        description: str,
-        verdict: Verdict,
-        source: str | None = None,
-        measurement: Measurement | None = None,
-    ) -> Candidate:
-        path = self.folder / f"{self._name(variant)}.py"
-        return Candidate(
-            name=self._name(variant),
-            parent=self.parent.name,
-            round=self.view.number,
-            worker=self.assignment.worker,
-            direction=self.assignment.direction,
-            description=description,
-            author=self._author("opt_reply"),
-            kernel_file=self.shared.trace.relative(path) if source is not None else None,
-            fingerprint=source_fingerprint(source) if source is not None else None,
-            verdict=verdict,
-            measurement=measurement,
+    def _review(self, situation: Situation, variants: list[Variant]) -> dict[int, Forecast]:
+        """What a review expects of each variant, by number; nothing where it is not asked for, or
+        where earlier ones showed that it does not pay."""
+        wanted = self.shared.settings.review and self.shared.proposer.reads_prompts
+        if not (wanted and variants and pays(score(self.view.candidates.values()))):
+            return {}
+        self.doing("reviewing")
+        question = ReviewQuestion(**dict(situation), variants=variants)
+        review, _ = self.ask(
+            question,
+            "review_prompt",
+            "review_reply",
+            lambda text: read_review(text, len(variants)),
         )
+        if review is None:
+            return {}
+        write_record(self.folder / "review.json", review)
+        return {c.variant: Forecast(fails=c.fails, reason=c.reason) for c in review.concerns}
 
-    def _judge(self, number: int, variant: Variant) -> Candidate:
-        name = self._name(number)
-        self._doing(f"judging {name}: {variant.description}")
-        path = self.folder / f"{name}.py"
-
-        def decide() -> Candidate:
-            write_text(path, variant.source)
-            print_ = source_fingerprint(variant.source)
-            before = self.view.seen.get(print_) if print_ else None
-            if before is not None:
-                verdict = Verdict(
-                    outcome=Outcome.DUPLICATE,
-                    stage=Stage.LOAD,
-                    reason=f"the same kernel as {before}; it was not judged again",
-                )
-                return self._candidate(number, variant.description, verdict, variant.source)
-            job = JudgeJob(subject=Subject(name=name, source=variant.source))
-            judged = self.shared.judgements.get(
-                print_ or name, lambda: self.shared.executor.run(job)
-            )
-            self.shared.check_stop()
-            return self._candidate(
-                number, variant.description, judged.verdict, variant.source, judged.measurement
-            )
-
-        candidate = recorded(self.folder / f"{name}.json", Candidate, decide)
-        self.shared.observer.candidate(candidate)
-        return candidate
+    def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
+        self.doing(f"judging {made.name}: {made.variant.description}")
+        return self.candidates.judge(made, seen)
 
     def _reflect(
         self, situation: Situation, diagnosis: Diagnosis, candidates: list[Candidate]
     ) -> None:
-        self._doing("reflecting")
-        trials = []
-        for candidate in candidates:
-            source = self.shared.source(candidate) if candidate.kernel_file else ""
-            trials.append(Trial(candidate=candidate, diff=_diff(situation, candidate, source)))
+        self.doing("reflecting")
+        trials = [self.trial(situation, candidate) for candidate in candidates]
+        correct = [c for c in candidates if c.verdict.correct]
+        if correct and self.shared.proposer.reads_prompts:
+            # Somebody is asked about it, and a model learns from what moved; the playbook does not.
+            best = min(correct, key=lambda c: c.time_ms)
+            self.doing(f"profiling {best.name}")
+            found = self.shared.findings(best)
+            trials = [
+                trial.model_copy(update={"findings_after": found})
+                if trial.candidate == best
+                else trial
+                for trial in trials
+            ]
         question = ReflectionQuestion(**dict(situation), diagnosis=diagnosis, trials=trials)
-        self._ask(question, "reflexion_prompt", "reflexion", read_reflection)
+        self.ask(question, "reflexion_prompt", "reflexion", read_reflection)
 
     def _results(self, candidates: list[Candidate]) -> None:
         """`kernel.py` and `benchmark_results.json`: this worker's best, where one is verified."""
@@ -369,20 +375,10 @@ def reflections(trace: Trace, number: int) -> list[Reflection]:
     return found
 
 
-def source_fingerprint(source: str) -> str | None:
-    """Fingerprint of a source, or None where it does not parse (the judge says why)."""
-    try:
-        return fingerprint(source)
-    except (SyntaxError, ValueError):
-        return None
-
-
-def _diff(situation: Situation, candidate: Candidate, source: str) -> str:
-    lines = difflib.unified_diff(
-        situation.parent_source.splitlines(),
-        source.splitlines(),
-        situation.parent,
-        candidate.name,
-        lineterm="",
+def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
+    """Unified diff of two sources."""
+    return "\n".join(
+        difflib.unified_diff(
+            before.splitlines(), after.splitlines(), before_name, after_name, lineterm=""
+        )
     )
-    return "\n".join(lines)

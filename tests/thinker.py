@@ -7,18 +7,17 @@ lacks it. Its kernels are rewrites of the kernel it reads there, and one written
 from __future__ import annotations
 
 import ast
+import difflib
 import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-COMMON = (
-    "The problem",
-    "Where the kernel stands",
-    "What the profile means",
-    "What was tried",
-    "Answer",
-)
+import triton.language
+
+TRITON_NAMES = sorted(dir(triton.language))
+COMMON = ("The problem", "Answer")
+OF_A_KERNEL = ("Where the kernel stands", "What the profile means", "What was tried")
 
 
 class PromptBroken(Exception):
@@ -29,6 +28,14 @@ def think(prompt: str) -> str:
     """The reply to a prompt. Raises PromptBroken."""
     sections = read_sections(prompt)
     for heading in COMMON:
+        _section(sections, heading)
+    if "you are an engineer who repairs" in sections[""].lower():
+        return _repair(sections)
+    if "you are an engineer who reviews" in sections[""].lower():
+        return _review(sections)
+    if "write a first kernel" in sections[""].lower():
+        return _first(sections)
+    for heading in OF_A_KERNEL:
         _section(sections, heading)
     if "Your direction" in sections:
         return _diagnose(sections)
@@ -76,6 +83,7 @@ def _diagnose(sections: dict[str, str]) -> str:
     kind = _find(r"`(\w+)`", _section(sections, "Your direction"), "direction")[1]
     _find(r"def kernel_function", _section(sections, "The kernel, `"), "kernel")
     _section(sections, "What a kernel is")
+    _section(sections, "Techniques")
     findings = _section(sections, "What the profile means")
     mine = (
         rf"^\d+\. \*\*{kind}\*\* \(at most ~?([\d.e+]+) times as fast\): ([^\n]*)\n((?:   - .*\n)*)"
@@ -88,6 +96,7 @@ def _diagnose(sections: dict[str, str]) -> str:
         "evidence": evidence,
         "plan": "specialise the kernel on its sizes and try other launch parameters",
         "expected_speedup": min(1.5, float(match[1])) if match else None,
+        "predicted": [{"finding": kind, "bound_after": 1.0}] if match else [],
     }
     return f"Here is what I see.\n\n```json\n{json.dumps(answer, indent=2)}\n```\n"
 
@@ -97,6 +106,7 @@ def _write(sections: dict[str, str]) -> str:
     source = _find(
         r"^(`{3,})python\n(.*?)^\1$", _section(sections, "The kernel to rewrite"), "kernel"
     )[2]
+    _section(sections, "Techniques")
     plan = _section(sections, "The plan")
     _find(r"^- Change: \S", plan, "plan")
     direction = _find(r"Direction `(\w+)`", plan, "direction")[1]
@@ -154,6 +164,66 @@ def _reflect(sections: dict[str, str]) -> str:
         "patterns_to_avoid": [what for _, what, verdict, _ in trials if verdict == "wrong"],
     }
     return json.dumps(answer)
+
+
+def _repair(sections: dict[str, str]) -> str:
+    """A patch that sets right the name which the error says Triton does not know."""
+    source = _find(
+        r"^(`{3,})python\n(.*?)^\1$", _section(sections, "The kernel that failed"), "kernel"
+    )[2]
+    _find(r"^- Change: \S", _section(sections, "The plan"), "plan")
+    _find(r"def kernel_function", _section(sections, "The correct kernel"), "correct kernel")
+    _section(sections, "What a kernel is")
+    error = _section(sections, "What is wrong with it")
+    _find(r"^- Verdict: \w+ at \w+: \S", error, "verdict")
+    unknown = re.search(r"no attribute '(\w+)'", error)
+    near = difflib.get_close_matches(unknown[1], TRITON_NAMES, n=1) if unknown else []
+    lines = [line for line in source.splitlines() if near and f"tl.{unknown[1]}(" in line]
+    if not lines:
+        return "I cannot see what is wrong.\n"
+    right = lines[0].replace(f"tl.{unknown[1]}(", f"tl.{near[0]}(", 1)
+    patch = f"<<<<<<< SEARCH\n{lines[0]}\n=======\n{right}\n>>>>>>> REPLACE\n"
+    return f"Triton has no {unknown[1]}; {near[0]} is meant.\n```text\n{patch}```\n"
+
+
+def _review(sections: dict[str, str]) -> str:
+    """Kernels that use a name which Triton does not have will not compile."""
+    _section(sections, "What a kernel is")
+    _find(r"def kernel_function", _section(sections, "The correct kernel"), "correct kernel")
+    kernels = re.findall(
+        r"^### Kernel (\d+): [^\n]*\n\n(`{3,})\w*\n(.*?)^\2$",
+        _section(sections, "The kernels"),
+        re.MULTILINE | re.DOTALL,
+    )
+    if not kernels:
+        raise PromptBroken("no kernels to review")
+    concerns = []
+    for number, _, source in kernels:
+        bad = sorted(set(re.findall(r"tl\.(\w+)\(", source)) - set(TRITON_NAMES))
+        concerns.append(
+            {
+                "variant": int(number),
+                "fails": bool(bad),
+                "kind": "compile" if bad else "none",
+                "reason": f"Triton has no attribute '{bad[0]}'" if bad else "",
+            }
+        )
+    return json.dumps({"concerns": concerns})
+
+
+def _first(sections: dict[str, str]) -> str:
+    _section(sections, "Where a kernel can get")
+    _section(sections, "What a kernel is")
+    _section(sections, "Techniques")
+    return "I know no kernel for this by heart.\n"
+
+
+def clumsy(prompt: str) -> str:
+    """The reply of `think`, but that what it writes anew misspells two of Triton's names."""
+    reply = think(prompt)
+    if "## The kernel to rewrite" not in prompt:
+        return reply
+    return reply.replace("tl.program_id(", "tl.programid(").replace("tl.store(", "tl.stores(")
 
 
 def ideas(source: str, direction: str) -> Iterator[tuple[str, str]]:

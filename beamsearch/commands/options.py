@@ -37,3 +37,13 @@ SeedOption = Annotated[
     int | None,
     typer.Option(metavar="S", help="Draw everything from this seed. Default: inputs are secret."),
 ]
+MaxCostOption = Annotated[
+    float | None,
+    typer.Option(metavar="USD", help="Stop before model calls cost more, in US dollars."),
+]
+MaxTokensOption = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Stop before more tokens, in and out.")
+]
+MaxCallsOption = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Stop before more model calls.")
+]

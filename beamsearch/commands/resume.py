@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from beamsearch.commands.options import JsonOption, RunArgument, TimeLimitOption
+from beamsearch.commands.options import (
+    JsonOption,
+    MaxCallsOption,
+    MaxCostOption,
+    MaxTokensOption,
+    RunArgument,
+    TimeLimitOption,
+)
 
 
 def resume(
@@ -15,24 +22,29 @@ def resume(
         int | None, typer.Option(metavar="N", min=1, help="Rounds in all, from now on.")
     ] = None,
     time_limit: TimeLimitOption = None,
+    max_cost: MaxCostOption = None,
+    max_tokens: MaxTokensOption = None,
+    max_calls: MaxCallsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Go on with a stopped run.
 
     However it was stopped, it goes on from what is on disk; a finished run may be given more
-    rounds.
+    rounds. Answers to a batch are read from `responses*.jsonl` in its folder.
     """
     from beamsearch.environment import check_platform
     from beamsearch.settings import parse_duration
 
     check_platform()
-    limit_s = None if time_limit is None else parse_duration(time_limit)
+    limits = {
+        "rounds": rounds,
+        "time_limit_s": None if time_limit is None else parse_duration(time_limit),
+        "max_cost": max_cost,
+        "max_tokens": max_tokens,
+        "max_calls": max_calls,
+    }
 
     from beamsearch import run as runner
     from beamsearch.commands.run import observe
 
-    observe(
-        lambda observer: runner.resume(run, observer=observer, rounds=rounds, time_limit_s=limit_s),
-        run,
-        json,
-    )
+    observe(lambda observer: runner.resume(run, observer=observer, limits=limits), run, json)

@@ -12,6 +12,9 @@ from beamsearch.commands.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
+    MaxCallsOption,
+    MaxCostOption,
+    MaxTokensOption,
     ProblemArgument,
     SeedOption,
     TargetOption,
@@ -44,10 +47,24 @@ BeamOption = Annotated[
 VariantsOption = Annotated[
     int | None, typer.Option(metavar="V", help="Candidates a worker makes. Default: 2.")
 ]
-LlmOption = Annotated[
-    str | None, typer.Option(metavar="WHO", help="Who thinks: auto (default), openai or playbook.")
+ReviewOption = Annotated[
+    bool | None,
+    typer.Option("--review", help="Let the model look for errors before candidates are judged."),
 ]
-ModelOption = Annotated[str | None, typer.Option(metavar="NAME", help="Model of the endpoint.")]
+LlmOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHO", help="Who thinks: auto (default), openai, playbook, batch or replay:RUN."
+    ),
+]
+ModelOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Model of the endpoint; several share, by NAME@WEIGHT."),
+]
+ModelChoiceOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOW", help="Of several models: by weights (default), or bandit."),
+]
 ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Settings in TOML; a flag wins over it.")
 ]
@@ -62,11 +79,16 @@ def run(
     workers: WorkersOption = None,
     beam: BeamOption = None,
     variants: VariantsOption = None,
+    review: ReviewOption = None,
     seed: SeedOption = None,
     dtype: DtypeOption = None,
     target: TargetOption = None,
     llm: LlmOption = None,
     model: ModelOption = None,
+    model_choice: ModelChoiceOption = None,
+    max_cost: MaxCostOption = None,
+    max_tokens: MaxTokensOption = None,
+    max_calls: MaxCallsOption = None,
     time_limit: TimeLimitOption = None,
     device: DeviceOption = None,
     config: ConfigOption = None,
@@ -88,11 +110,16 @@ def run(
         "workers": workers,
         "beam": beam,
         "variants": variants,
+        "review": review,
         "seed": seed,
         "dtype": dtype,
         "target": target,
         "llm": llm,
-        "model": model,
+        "model": model or None,
+        "model_choice": model_choice,
+        "max_cost": max_cost,
+        "max_tokens": max_tokens,
+        "max_calls": max_calls,
         "time_limit": time_limit,
         "device": device,
     }

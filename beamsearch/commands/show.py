@@ -11,6 +11,7 @@ import typer
 from beamsearch.commands.options import JsonOption, RunArgument
 
 if TYPE_CHECKING:
+    from beamsearch.ledger import Paid
     from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
 
@@ -18,23 +19,35 @@ if TYPE_CHECKING:
 def show(run: RunArgument, json: JsonOption = False) -> None:
     """Summarise a run from its records.
 
-    Rounds, candidates, speedups, multiple of the floor, notes.
+    Rounds, candidates, speedups, multiple of the floor, what the model calls cost, notes.
     """
+    from beamsearch.ledger import paid
+    from beamsearch.llm.prices import read_prices
     from beamsearch.records.trace import Trace
 
     trace = Trace(run)
     record, rounds = trace.run_record(), trace.completed_rounds()
+    speedups = {line.round: line.speedup for line in record.rounds}
+    cost = paid(trace, read_prices(record.settings.prices), speedups)
     if json:
         typer.echo(
             json_module.dumps(
                 {
                     "run": record.model_dump(mode="json"),
                     "rounds": [item.model_dump(mode="json") for item in rounds],
+                    "paid": cost.model_dump(mode="json"),
                 }
             )
         )
         return
-    for line in [*summary(record), "", *table(record, rounds), "", *ending(record, run)]:
+    for line in [
+        *summary(record),
+        "",
+        *table(record, rounds),
+        "",
+        *ending(record, run),
+        *costs(cost),
+    ]:
         typer.echo(line)
 
 
@@ -76,14 +89,33 @@ def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
 
 
 def ending(record: RunRecord, folder: Path) -> list[str]:
-    """The best, what it cost, notes."""
+    """The best, notes, and what reviews were worth."""
     from beamsearch.display import closing
 
     lines = closing(record, folder, told=record.notes)
-    if record.totals.model_calls:
-        totals = record.totals
+    seen = record.totals.review
+    if seen is not None:
         lines.append(
-            f"{totals.model_calls} model calls, {totals.tokens_in} tokens in, "
-            f"{totals.tokens_out} out"
+            f"reviews: {seen.right} of {seen.flags} flags right, {seen.missed} of "
+            f"{seen.failures} failures missed, {seen.set_aside} set aside"
         )
+    return lines
+
+
+def costs(paid: Paid) -> list[str]:
+    """What the models were paid, and what for; nothing where none was asked."""
+    if not paid.total.calls:
+        return []
+    lines = ["", f"models: {paid.total} (prices of {paid.prices_of})"]
+    if paid.cost_per_win_usd is not None:
+        lines[-1] += f"; ${paid.cost_per_win_usd:.4f} a win"
+    if paid.hand_overs:
+        lines[-1] += f"; {paid.hand_overs} hand-overs of batch files"
+    lines += [f"    {purpose}: {part}" for purpose, part in paid.by_purpose.items()]
+    lines += [f"    {model}, {part.wins} wins: {part}" for model, part in paid.by_model.items()]
+    lines.append("best against cost:")
+    for point in paid.curve:
+        cost = f"{point.tokens} tokens" if point.cost_usd is None else f"${point.cost_usd:.4f}"
+        gain = f"  {point.speedup:.2f}x" if point.speedup is not None else ""
+        lines.append(f"    round {point.round}  {cost}  {point.best}{gain}")
     return lines

@@ -288,8 +288,11 @@ def _set_read_only(path: str, wanted: bool) -> None:
 
 def here() -> str:
     """Which walls this machine refuses, in one line, from a process that tries them all."""
+    from beamsearch.judge.processes import scrubbed_environment
+
     done = subprocess.run(
         [sys.executable, "-m", "beamsearch.judge.walls"],
+        env=scrubbed_environment(),
         capture_output=True,
         text=True,
         timeout=30,

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from beamsearch.errors import EndpointError
+from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
 from beamsearch.llm.faults import Passing, UnknownModel, broken_connection, refusal
+from beamsearch.llm.request import Manners, request_body
 from beamsearch.records.record import Record
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ class Ticket(Record):
     worker: int
     attempt: int = 0
     """0 for the first asking, 1 after one unreadable reply."""
+    subject: str = ""
+    """Tells questions of one worker and purpose apart: the name a repair will have."""
+    form: dict[str, Any] | None = None
+    """What the answer must fit: the `json_schema` of structured outputs; none for code."""
+
+    @property
+    def key(self) -> tuple[int, int, str, str, int]:
+        """What a recorded reply is found by."""
+        return (self.round, self.worker, self.purpose, self.subject, self.attempt)
 
 
 class Completion(Record):
@@ -35,6 +45,12 @@ class Completion(Record):
     """Empty where the model said nothing."""
     model: str
     """As the endpoint reports it."""
+    asked: str | None = None
+    """The model as it was asked for; none where no model was asked."""
+    batch: bool = False
+    """Answered through batch files."""
+    recorded_sha256: str | None = None
+    """Hash of the prompt that a replayed reply was given to, where it is another one."""
     finish_reason: str | None = None
     tokens_in: int | None = None
     tokens_cached: int | None = None
@@ -53,7 +69,11 @@ class Chat(Protocol):
     name: str
 
     def ask(self, prompt: str, ticket: Ticket) -> Completion:
-        """The answer to a prompt. Raises EndpointError where there will be none."""
+        """The answer to a prompt.
+
+        Raises NoAnswer where this question gets none, EndpointError where none will,
+        Unanswered where the answer is to be found later.
+        """
 
 
 @dataclass(frozen=True)
@@ -74,20 +94,35 @@ class Patience:
 class ChatModel:
     """A model behind an OpenAI-compatible endpoint, asked with retries. Safe in several threads."""
 
-    def __init__(self, model: str, endpoint: Endpoint, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        endpoint: Endpoint,
+        patience: Patience | None = None,
+        manners: Manners | None = None,
+    ) -> None:
         self.name = model
         self.endpoint = endpoint
         self.patience = patience or Patience()
+        self.manners = manners or Manners()
+        self._structured = True
+        """Until the endpoint refuses a schema for the answer."""
 
     def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The model's answer. Raises EndpointError at once for a refused key, an unknown model or
-        nobody listening, and after the last try for anything that might have passed."""
+        nobody listening, and NoAnswer after the last try of anything that might have passed."""
         import asyncio
 
         # An event loop of its own: cancelling is the one way to end a reply that drips on for ever.
-        return asyncio.run(self._ask(prompt))
+        if ticket.form is not None and self._structured:
+            try:
+                return asyncio.run(self._ask(request_body(self.name, prompt, ticket, self.manners)))
+            except NoStructures:
+                self._structured = False  # the prompt says in words, too, what the answer holds
+        plain = ticket.model_copy(update={"form": None})
+        return asyncio.run(self._ask(request_body(self.name, prompt, plain, self.manners)))
 
-    async def _ask(self, prompt: str) -> Completion:
+    async def _ask(self, body: dict[str, Any]) -> Completion:
         import tenacity
 
         patience = self.patience
@@ -108,18 +143,18 @@ class ChatModel:
                     with attempt:
                         tries += 1
                         left_s = patience.deadline_s - (time.monotonic() - started)
-                        answer = await self._try(client, prompt, min(patience.attempt_s, left_s))
+                        answer = await self._try(client, body, min(patience.attempt_s, left_s))
         except Passing as error:
             last = str(error)
         else:
             latency_s = round(time.monotonic() - started, 3)
             return self._completion(answer, latency_s, retries=tries - 1)
-        raise EndpointError(
+        raise NoAnswer(
             f"{self.endpoint.where} gave no answer in {tries} tries over "
             f"{time.monotonic() - started:.0f} s; the last: {last}. Resume the run when it is well"
         )
 
-    async def _try(self, client: openai.AsyncOpenAI, prompt: str, timeout_s: float) -> Any:
+    async def _try(self, client: openai.AsyncOpenAI, body: dict[str, Any], timeout_s: float) -> Any:
         """One request. Faults are raised outside the handlers: an SDK error chained to ours would
         carry the endpoint's own words, and with them perhaps the key, into a traceback."""
         import asyncio
@@ -129,13 +164,13 @@ class ChatModel:
         fault: Exception
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await client.chat.completions.create(
-                    model=self.name, messages=[{"role": "user", "content": prompt}]
-                )
+                answer = await client.chat.completions.create(**body)
         except (TimeoutError, openai.APITimeoutError):
             fault = Passing(f"no whole answer within {timeout_s:.3g} s")
         except openai.APIStatusError as error:
             fault = refusal(error, self.endpoint, self.name)
+            if error.status_code in (400, 422) and "response_format" in body:
+                fault = NoStructures(str(fault))
         except openai.APIConnectionError as error:
             fault = broken_connection(error, self.endpoint)
         except (ValueError, openai.APIResponseValidationError):
@@ -167,6 +202,7 @@ class ChatModel:
         return Completion(
             text=self.endpoint.without_key(text),  # an endpoint that echoes it fills the trace
             model=str(getattr(answer, "model", None) or self.name),
+            asked=self.name,
             finish_reason=getattr(answer.choices[0], "finish_reason", None),
             tokens_in=_count(usage, "prompt_tokens"),
             tokens_cached=_count(usage, "prompt_tokens_details", "cached_tokens"),
@@ -175,6 +211,10 @@ class ChatModel:
             latency_s=latency_s,
             retries=retries,
         )
+
+
+class NoStructures(EndpointError):
+    """The endpoint refuses the request that asks for an answer in a given form."""
 
 
 def check_endpoint(model: str | None = None, env: Mapping[str, str] | None = None) -> str:

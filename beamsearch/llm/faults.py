@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from socket import EAI_AGAIN, gaierror
 from typing import TYPE_CHECKING
 
-from beamsearch.errors import EndpointError
+from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, KEY, Endpoint
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def _final_refusal(
             f"{where} does not know the model {model!r} (HTTP 404){words}; choose another with "
             f"--model, or check the path of {BASE_URL}, which usually ends in /v1"
         )
-    return EndpointError(
+    # A prompt that is too long or that a filter dislikes; the next one may be served.
+    return NoAnswer(
         f"{where} refuses the request for the model {model!r} (HTTP {status}){words}; choose "
         "another with --model, or ask `python -m beamsearch doctor`"
     )

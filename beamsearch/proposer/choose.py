@@ -2,27 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, get_args
 
+from beamsearch.errors import UsageError
 from beamsearch.llm.endpoint import DEFAULT_MODEL, endpoint_configured, find_endpoint, read_env
-from beamsearch.proposer.questions import Proposer
-from beamsearch.settings import Settings
+from beamsearch.proposer.questions import Proposer, Purpose
+from beamsearch.records.trace import Trace
+from beamsearch.settings import LIMITS, Settings
+
+if TYPE_CHECKING:
+    from beamsearch.llm.batch import Mailbox
+    from beamsearch.llm.chat import Chat
+    from beamsearch.llm.panel import Choose
+    from beamsearch.llm.request import Manners
 
 
-def make_proposer(settings: Settings, env: Mapping[str, str] | None = None) -> Proposer:
+def make_proposer(
+    settings: Settings,
+    env: Mapping[str, str] | None = None,
+    trace: Trace | None = None,
+    mailbox: Mailbox | None = None,
+) -> Proposer:
     """Who thinks in this run: the model where settings ask for one or an endpoint is configured,
     else the playbook. `env`: by default the environment; a `.env` in the current folder adds to it.
+    `trace`: the run's, which knows what was spent and won so far. `mailbox`: the batch files.
 
     Raises EndpointError where a model is asked for, by `llm` or by name, and no endpoint is
-    configured: a model somebody named is not quietly replaced by the playbook.
+    configured: a model somebody named is not quietly replaced by the playbook. Raises UsageError
+    for settings that do not fit.
     """
+    for name in ("temperature", "effort"):
+        if unknown := set(getattr(settings, name)) - set(get_args(Purpose)):
+            known = ", ".join(get_args(Purpose))
+            raise UsageError(f"{name}: unknown purpose {sorted(unknown)[0]!r}; known: {known}")
+    if settings.replays is not None:
+        from beamsearch.llm.replay import Replay
+        from beamsearch.proposer.model import ModelProposer
+
+        recorded = Replay(settings.replays)
+        proposer = ModelProposer(recorded)
+        proposer.reads_prompts = recorded.of_models
+        return proposer
+    if settings.llm == "batch":
+        from beamsearch.llm.batch import BatchModel
+
+        if mailbox is None:
+            raise UsageError("--llm batch needs a run's folder for its files")
+        return _models(settings, trace, lambda name, how: BatchModel(name, mailbox, how))
     if settings.llm != "playbook":
         env = read_env(environ=env)
         if settings.llm == "openai" or settings.model or endpoint_configured(env):
-            from beamsearch.llm.chat import ChatModel
-            from beamsearch.proposer.model import ModelProposer
+            from beamsearch.llm.chat import ChatModel, Patience
 
-            return ModelProposer(ChatModel(settings.model or DEFAULT_MODEL, find_endpoint(env)))
+            endpoint = find_endpoint(env)
+            patience = Patience(settings.answer_timeout_s, settings.answer_deadline_s)
+            return _models(
+                settings, trace, lambda name, how: ChatModel(name, endpoint, patience, how)
+            )
     from beamsearch.proposer.playbook import Playbook
 
     return Playbook()
+
+
+def _models(
+    settings: Settings, trace: Trace | None, make: Callable[[str, Manners], Chat]
+) -> Proposer:
+    from beamsearch.ledger import spent
+    from beamsearch.llm.panel import Panel, read_weights
+    from beamsearch.llm.prices import read_prices
+    from beamsearch.llm.purse import Limits, Paid, Purse, Spent
+    from beamsearch.llm.request import Manners
+    from beamsearch.proposer.model import ModelProposer
+
+    weights = read_weights(settings.model or (DEFAULT_MODEL,))
+    manners = Manners(settings.temperature, settings.effort)
+    prices = read_prices(settings.prices)
+    unknown = [name for name in weights if name not in prices.models]
+    if settings.max_cost is not None and unknown:
+        raise UsageError(
+            f"--max-cost needs the price of {unknown[0]}, which is not in the price list of "
+            f"{prices.date}; give it in a file (`prices` in --config), or use --max-tokens"
+        )
+    limits = Limits(settings.max_calls, settings.max_tokens, settings.max_cost)
+    purse = Purse(limits, prices, spent(trace, prices) if trace is not None else Spent())
+    batch = settings.llm == "batch"
+    chats = {name: Paid(make(name, manners), purse, batch) for name in weights}
+    if len(chats) == 1:
+        return ModelProposer(next(iter(chats.values())))
+    return ModelProposer(Panel(chats, _choose(settings, weights, trace)))
+
+
+def _choose(settings: Settings, weights: Mapping[str, float], trace: Trace | None) -> Choose:
+    from beamsearch.ledger import standings
+    from beamsearch.llm.panel import by_weight, by_wins
+
+    seed = settings.seed or 0
+    if settings.model_choice == "weights" or trace is None:
+        return by_weight(weights, seed)
+    return by_wins(weights, seed, lambda number: standings(trace, number))
+
+
+def make_mailbox(trace: Trace, settings: Settings) -> Mailbox | None:
+    """The batch files of a run, where questions go through them."""
+    if settings.llm != "batch":
+        return None
+    from beamsearch.llm.batch import Mailbox
+
+    return Mailbox(trace.folder, lambda: _run_name(trace, settings))
+
+
+def _run_name(trace: Trace, settings: Settings) -> str:
+    """What tells a run's questions from another's: the same wherever its folder lies."""
+    shaping = settings.model_dump_json(exclude=set(LIMITS))
+    texts = (trace.problem_file.read_text(), trace.first_source(), shaping)
+    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
+    return f"{trace.run_record().problem[:16]}-{digest}"

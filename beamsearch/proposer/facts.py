@@ -8,7 +8,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from beamsearch.proposer.questions import Attempt, Question, ReflectionQuestion, Situation, Trial
+from beamsearch.proposer.questions import (
+    Attempt,
+    FirstQuestion,
+    Idea,
+    Question,
+    ReflectionQuestion,
+    RepairQuestion,
+    ReviewQuestion,
+    Situation,
+    Trial,
+)
+from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
 from profiling.profile import Finding, Floor, Launch, Profile
@@ -17,6 +28,10 @@ LAUNCHES = 6
 """Launches listed, by share of the call; a call with more has a finding that says so."""
 REASON_CHARACTERS = 240
 LINES_QUOTED = 4
+RULES = 3
+RULE_CHARACTERS = 320
+NO_HELP = ("Low Compression Rate", "PM Sampling Data")
+"""Rules of Nsight Compute that no change of a kernel's source answers."""
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "registers": "registers"}
 
 
@@ -51,6 +66,58 @@ def _rates(dtype: str) -> list[tuple[str, str]]:
     rates = [(matrix, f"{matrix} on the matrix units")] if matrix else []
     plain = "float64" if dtype == "float64" else "float32"
     return [*rates, (plain, f"{plain} on the ordinary cores")]
+
+
+def capability(name: str) -> float | None:
+    """Compute capability of the GPU, as 9.0; None where the part is not known."""
+    part = _part(name)
+    return None if part is None else part.capability / 10
+
+
+def rules(profile: Profile) -> list[str]:
+    """Nsight Compute's own advice, the largest estimates first, each weighed by its launch's share
+    of the call."""
+    found = [
+        (rule.estimated_speedup_percent * (launch.share or 1.0), launch.name, rule)
+        for launch in profile.launches
+        for rule in launch.rules
+        if rule.estimated_speedup_percent and rule.name not in NO_HELP
+    ]
+    several = len({name for _, name, _ in found}) > 1
+    return [
+        f"{rule.name}{f' in `{name}`' if several else ''} (estimates {percent:.0f}%): "
+        f"{one_line(_for_readers(rule.message), RULE_CHARACTERS)}"
+        for percent, name, rule in sorted(found, key=lambda item: -item[0])[:RULES]
+    ]
+
+
+def numbered(annotated: str) -> str:
+    """The annotated source with line numbers, as findings name them; its first line is a head."""
+    head, _, body = annotated.partition("\n")
+    lines = body.splitlines()
+    return "\n".join([f"line {head}", *(f"{n:4} {line}" for n, line in enumerate(lines, 1))])
+
+
+def _for_readers(message: str) -> str:
+    """A rule's message without the sentences that point into the profiler's own pages."""
+    sentences = re.split(r"(?<=\.)\s+", message)
+    kept = [s for s in sentences if not re.match(r"(Check|See|Look at|Refer|The CUDA) ", s)]
+    return " ".join(kept)
+
+
+def idea(item: Idea) -> str:
+    """How often a finding was gone after."""
+    best = "" if item.best_speedup is None else f", best {item.best_speedup:.3g} x parent"
+    return f"`{item.finding}` {item.tried} kernels, {item.correct} correct{best}"
+
+
+def first_standing(question: FirstQuestion) -> list[str]:
+    """The floor of a problem that has no kernel yet."""
+    if question.floor is None:
+        return ["Floor: not known."]
+    given = question.floor.gives_away
+    told = [_floor(question.floor)]
+    return told + ([given.sentence] if given is not None and given.sentence else [])
 
 
 def standing(question: Question) -> list[str]:
@@ -193,6 +260,7 @@ def direction_note(question: Situation) -> str:
 def attempt(item: Attempt) -> str:
     """An earlier candidate in one line."""
     lineage = [f"from `{item.parent}`"] if item.parent else []
+    lineage += [f"repairs `{item.repair_of}`"] if item.repair_of else []
     lineage += [item.direction] if item.direction else []
     result = [item.outcome]
     if item.time:
@@ -205,19 +273,83 @@ def attempt(item: Attempt) -> str:
     return f"`{item.name}`{told} {one_line(item.description)} → {', '.join(result)}{reason}"
 
 
-def trial(question: ReflectionQuestion, item: Trial, keep_diff: float) -> dict[str, Any]:
+STAGES = {
+    "load": "It could not be imported, bound or patched together: nothing was computed.",
+    "policy": "Its source was refused unseen; another way to compute the same must be found.",
+    "review": "It was not run: a reviewer expects this. Where the reviewer is wrong, say so in the "
+    "line of description and give the kernel again with the doubtful place made plain.",
+    "compile": "Triton's compiler refused it; no value was computed.",
+    "smoke": "It failed at small, odd shapes, which the true ones may hide: look at masks, sizes "
+    "taken for constants, and at blocks larger than a dimension.",
+    "true_shapes": "It passed at small shapes and failed at the true ones: look at offsets beyond "
+    "2^31, at the size of the grid, and at what the launch needs in registers and shared memory.",
+    "determinism": "The same inputs gave different results: look for races, uninitialised memory "
+    "and atomics.",
+    "timing": "It computes the problem; what it does beside that was refused when it was timed.",
+    "memory": "It touches memory outside its tensors, even where results are right.",
+}
+"""Stage that failed -> what that says of the cause."""
+CHECK_CHARACTERS = 1_200
+
+
+def verdict(candidate: Candidate, most: int = 600) -> str:
+    """The judge's word in a line."""
+    word = candidate.verdict
+    stage = f" at {word.stage.value}" if word.stage else ""
+    reason = f": {one_line(word.reason, most)}" if word.reason else ""
+    return f"{word.outcome.value}{stage}{reason}"
+
+
+def repair(question: RepairQuestion, keep_diff: float) -> dict[str, Any]:
+    """What a repair is told of the failure."""
+    word = question.failed.verdict
+    failed = [check for check in word.checks if not check.passed and not check.reported]
+    return {
+        "failed": question.failed,
+        "failed_source": question.failed_source,
+        "patch": question.patch,
+        "verdict": verdict(question.failed, 2 * CHECK_CHARACTERS),
+        "failed_checks": [
+            f"{check.name}: {one_line(check.message, CHECK_CHARACTERS)}"
+            for check in failed
+            if check.message and check.message != word.reason
+        ],
+        "passed": ", ".join(
+            dict.fromkeys(
+                f"{check.stage.value} ({check.name})" for check in word.checks if check.passed
+            )
+        ),
+        "stage_note": STAGES.get(word.stage.value if word.stage else "", ""),
+        "earlier": [trial(question, item, keep_diff) for item in question.earlier],
+        "patched": question.failed.name if not question.patch else question.parent,
+    }
+
+
+def kernels(question: ReviewQuestion) -> list[dict[str, str]]:
+    """The kernels of a review, as sources, or as the patch that could not be applied."""
+    return [
+        {
+            "description": item.description,
+            "text": item.source if item.source is not None else f"{item.fault}\n{item.patch}",
+            "language": "python" if item.source is not None else "text",
+        }
+        for item in question.variants
+    ]
+
+
+def trial(
+    question: ReflectionQuestion | RepairQuestion, item: Trial, keep_diff: float
+) -> dict[str, Any]:
     """A trial as its template shows it, with this share (0..1) of its diff's lines."""
     candidate = item.candidate
-    verdict = candidate.verdict
-    stage = f" at {verdict.stage.value}" if verdict.stage else ""
-    reason = f": {one_line(verdict.reason, 600)}" if verdict.reason else ""
     lines = item.diff.splitlines()
     kept = lines[: round(len(lines) * keep_diff)]
     time = candidate.measurement
     return {
         "name": candidate.name,
+        "repair_of": candidate.repair_of,
         "description": one_line(candidate.description),
-        "verdict": f"{verdict.outcome.value}{stage}{reason}",
+        "verdict": verdict(candidate),
         "time": "" if time is None else f"{time}{_speedup(question.parent_time, time)}",
         "changes": _changes(question, item),
         "diff": "\n".join(kept),
@@ -231,19 +363,22 @@ def _speedup(before: Measurement | None, after: Measurement) -> str:
     return f", {_tilde(after)}{before.time_ms / after.time_ms:.3g} times as fast as its parent"
 
 
-def _changes(question: Situation, item: Trial) -> list[str]:
-    """How the bounds of the findings moved; nothing where no second profile was taken."""
-    if not item.findings_after:
+def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list[str]:
+    """How the bounds of the findings moved, beside what was predicted; nothing where no second
+    profile was taken."""
+    if item.findings_after is None:
         return []
     before = {found.kind.value: found.gain_bound for found in question.findings}
     after = {found.kind.value: found.gain_bound for found in item.findings_after}
+    wanted = {p.finding: p.bound_after for p in question.diagnosis.predicted}
     tilde = "~" if question.profile.source == "compiler" else ""
     lines = []
-    for kind in [*before, *(kind for kind in after if kind not in before)]:
-        was = f"{tilde}{before[kind]:.3g}" if kind in before else "none"
-        now = f"{tilde}{after[kind]:.3g}" if kind in after else "none"
-        if was != now:
-            lines.append(f"{kind}: could give {was} times before, {now} after")
+    for kind in dict.fromkeys([*before, *after, *wanted]):
+        was = f"{tilde}{before[kind]:.3g} times" if kind in before else "nothing"
+        now = f"{tilde}{after[kind]:.3g}" if kind in after else "nothing"
+        told = f", {wanted[kind]:.3g} was predicted" if kind in wanted else ""
+        if was != now or told:
+            lines.append(f"{kind}: could give {was} before, {now} after{told}")
     return lines or ["The findings did not change."]
 
 

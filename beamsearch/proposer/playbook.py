@@ -14,6 +14,7 @@ from beamsearch.problem import Problem, instantiate
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
+    FirstQuestion,
     Question,
     Reflection,
     ReflectionQuestion,
@@ -43,15 +44,18 @@ class Playbook:
     """A thinker that needs no model. The same question has the same answer."""
 
     name = AUTHOR
+    reads_prompts = False
 
-    def answer(self, question: Question, prompt: str) -> Reply:
+    def answer(self, question: Question | FirstQuestion, prompt: str) -> Reply:
         """The reply, in the form a model would give it; the prompt is not read."""
         if isinstance(question, DiagnosisQuestion):
             text = _diagnosis(question)
         elif isinstance(question, VariantsQuestion):
             text = _variants(question)
-        else:
+        elif isinstance(question, ReflectionQuestion):
             text = _reflection(question)
+        else:
+            raise ValueError(f"the playbook has no answer to a {question.purpose} question")
         return Reply(text=text, author=AUTHOR)
 
 

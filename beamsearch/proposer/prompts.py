@@ -12,19 +12,44 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.proposer import facts
-from beamsearch.proposer.questions import Purpose, Question, ReflectionQuestion, VariantsQuestion
+from beamsearch.kernel import alike
+from beamsearch.proposer import facts, knowledge
+from beamsearch.proposer.knowledge import Note
+from beamsearch.proposer.questions import (
+    FirstQuestion,
+    Purpose,
+    Question,
+    ReflectionQuestion,
+    RepairQuestion,
+    ReviewQuestion,
+    Shown,
+    VariantsQuestion,
+)
 from beamsearch.resources import data_folder
+from profiling.profile import FindingKind
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-BUDGET: Mapping[Purpose, int] = {"diagnosis": 12_000, "variants": 12_000, "reflection": 12_000}
-"""Tokens a prompt may have. Problem, kernel, profile and contract of the kernels seen so far take
-2,000 to 5,000; the rest is room for long kernels and for memory, which otherwise grows for ever."""
+BUDGET: Mapping[Purpose, int] = {
+    "first": 8_000,
+    "diagnosis": 16_000,
+    "variants": 16_000,
+    "repair": 12_000,
+    "reflection": 16_000,
+    "review": 16_000,
+}
+"""Tokens a prompt may have. Problem, kernel, profile, contract and notes of the kernels seen so far
+take 3,000 to 8,000; the rest is room for long kernels and for memory, which else grows for ever."""
+NOTES_BUDGET = 1_500
+"""Tokens for notes on techniques: about seven, for more would be a textbook."""
 CHARACTERS_PER_TOKEN = 3.0
 """Fewer than the 3.2 to 4 that current tokenizers reach on code and English, so that the estimate
 errs on the long side."""
+KEPT_ATTEMPTS = 12
+"""Newest attempts that outlive kernels in full and notes: three rounds of wins and losses."""
+KEPT_LESSONS = 12
+"""Newest lessons, and patterns, shown at most: every attempt stands above them anyway."""
 KEPT_FINDINGS = 3
 """Findings that stay whatever the budget: the ranking puts what matters first."""
 DIFF_STEPS = 10
@@ -34,9 +59,10 @@ REASKED_CHARACTERS = 6_000
 REASK_MARK = "## Your previous answer could not be used"
 
 
-def render(question: Question) -> str:
-    """The prompt of a question, cut to its budget: oldest attempts first, then older lessons and
-    patterns, lower findings, the annotations, the ends of diffs. The prompt says what was cut.
+def render(question: Question | FirstQuestion) -> str:
+    """The prompt of a question, cut to its budget: oldest attempts first, then the slower of the
+    best kernels, the notes that fit least, further attempts, older lessons and patterns, lower
+    findings, the annotations, the ends of diffs. The prompt says what was cut.
 
     The problem, the kernel and the contract are never cut, even where they alone pass the budget.
     """
@@ -70,21 +96,51 @@ def approximate_tokens(text: str) -> int:
     return math.ceil(len(text.encode()) / CHARACTERS_PER_TOKEN)
 
 
-def _cuts(question: Question) -> list[str]:
+def _cuts(question: Question | FirstQuestion) -> list[str]:
     """What may be cut, in the order it is cut, one word a step."""
+    notes = ["note"] * len(_notes(question))
+    if isinstance(question, FirstQuestion):
+        return notes
+    steps: list[str] = []
     memory = question.memory
-    steps = ["attempt"] * len(memory.attempts)
-    steps += ["lesson"] * len(memory.lessons) + ["pattern"] * len(memory.patterns_to_avoid)
-    steps += ["finding"] * max(0, len(question.findings) - KEPT_FINDINGS)
+    if question.purpose in ("diagnosis", "variants", "reflection"):
+        kept = min(KEPT_ATTEMPTS, len(memory.attempts))
+        steps += ["attempt"] * (len(memory.attempts) - kept)
+        steps += ["kernel"] * len(_best(question))
+        steps += notes
+        steps += ["attempt"] * kept
+        for word, told in (("lesson", memory.lessons), ("pattern", memory.patterns_to_avoid)):
+            steps += [word] * len(told)
+        steps += ["finding"] * max(0, len(question.findings) - KEPT_FINDINGS)
     if question.purpose == "diagnosis" and question.annotated_source:
         steps.append("margin")
-    if isinstance(question, ReflectionQuestion):
+    if isinstance(question, ReflectionQuestion | RepairQuestion):
         steps += ["diff"] * DIFF_STEPS
     return steps
 
 
-def _render(question: Question, cuts: Iterable[str]) -> str:
+def _render(question: Question | FirstQuestion, cuts: Iterable[str]) -> str:
     cut = Counter(cuts)
+    if not isinstance(question, FirstQuestion):
+        memory = question.memory
+        cut["lesson"] = max(cut["lesson"], len(memory.lessons) - KEPT_LESSONS)
+        cut["pattern"] = max(cut["pattern"], len(memory.patterns_to_avoid) - KEPT_LESSONS)
+    notes = _notes(question)
+    context: dict[str, Any] = {
+        "problem": question.problem,
+        "gpu": facts.gpu(question.gpu, question.problem.dtype),
+        "notes": notes[: len(notes) - cut["note"]],
+        "left_out": _left_out(cut),
+    }
+    if isinstance(question, FirstQuestion):
+        context["standing"] = facts.first_standing(question)
+    else:
+        context |= _situation(question, cut) | _asked(question, cut)
+    return _environment().get_template(f"{question.purpose}.j2").render(context)
+
+
+def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
+    """What is shown of the kernel, its profile and the run."""
     memory = question.memory.model_copy(
         update={
             "attempts": question.memory.attempts[cut["attempt"] :],
@@ -93,34 +149,78 @@ def _render(question: Question, cuts: Iterable[str]) -> str:
         }
     )
     findings = question.findings[: len(question.findings) - cut["finding"]]
-    context: dict[str, Any] = {
-        "problem": question.problem,
+    return {
         "parent": question.parent,
         "parent_source": question.parent_source,
-        "annotated_source": "" if cut["margin"] else question.annotated_source,
-        "gpu": facts.gpu(question.gpu, question.problem.dtype),
+        "annotated_source": "" if cut["margin"] else facts.numbered(question.annotated_source),
         "standing": facts.standing(question),
         "profile_note": facts.profile_note(question.profile),
         "findings": [facts.finding(question, item) for item in findings],
+        "rules": facts.rules(question.profile) if question.purpose == "diagnosis" else [],
         "memory": memory,
+        "best": _best(question)[cut["kernel"] :],
         "direction": question.direction,
         "direction_note": facts.direction_note(question),
-        "left_out": _left_out(cut),
+        "patched": question.parent,
     }
-    if isinstance(question, VariantsQuestion | ReflectionQuestion):
-        context["diagnosis"] = question.diagnosis
+
+
+def _asked(question: Question, cut: Counter[str]) -> dict[str, Any]:
+    """What one kind of question adds."""
+    keep = 1 - cut["diff"] / DIFF_STEPS
     if isinstance(question, VariantsQuestion):
-        context["variants"] = question.variants
+        return {"diagnosis": question.diagnosis, "variants": question.variants}
     if isinstance(question, ReflectionQuestion):
-        keep = 1 - cut["diff"] / DIFF_STEPS
-        context["trials"] = [facts.trial(question, item, keep) for item in question.trials]
-    return _environment().get_template(f"{question.purpose}.j2").render(context)
+        trials = [facts.trial(question, item, keep) for item in question.trials]
+        return {"diagnosis": question.diagnosis, "trials": trials}
+    if isinstance(question, RepairQuestion):
+        return {"diagnosis": question.diagnosis, **facts.repair(question, keep)}
+    if isinstance(question, ReviewQuestion):
+        return {"kernels": facts.kernels(question)}
+    return {}
+
+
+def _best(question: Question) -> list[Shown]:
+    """The best kernels but for those like the parent, which is shown; none to one who reflects."""
+    if isinstance(question, ReflectionQuestion):
+        return []
+    return [k for k in question.memory.best if not alike(k.source, question.parent_source)]
+
+
+def _notes(question: Question | FirstQuestion) -> list[Note]:
+    """The notes for a question, as many as their own budget holds; none where none helps."""
+    if question.purpose not in ("first", "diagnosis", "variants"):
+        return []
+    kinds = [kind.value for kind in FindingKind]
+    text = question.problem.source
+    if not isinstance(question, FirstQuestion):
+        found = [finding.kind.value for finding in question.findings]
+        kinds = list(dict.fromkeys([question.direction.finding, *found]))
+        text += question.parent_source
+    fit = knowledge.fitting(
+        knowledge.notes(),
+        findings=kinds,
+        text=text,
+        capability=facts.capability(question.gpu),
+    )
+    if isinstance(question, FirstQuestion):  # no finding ranks them
+        fit.sort(key=lambda note: not note.mentions)
+    kept: list[Note] = []
+    left = NOTES_BUDGET
+    for note in fit:
+        left -= approximate_tokens(note.title + note.text)
+        if left < 0:
+            break
+        kept.append(note)
+    return kept
 
 
 def _left_out(cut: Counter[str]) -> str:
     """What was cut, in words."""
     words = {
         "attempt": ("older attempt", "older attempts"),
+        "kernel": ("slower kernel in full", "slower kernels in full"),
+        "note": ("note on a technique", "notes on techniques"),
         "lesson": ("older lesson", "older lessons"),
         "pattern": ("older pattern to avoid", "older patterns to avoid"),
         "finding": ("lower finding", "lower findings"),
@@ -150,6 +250,7 @@ def _environment() -> Environment:
         "shape": facts.shape,
         "line": facts.one_line,
         "attempt": facts.attempt,
+        "idea": facts.idea,
     }
     return environment
 

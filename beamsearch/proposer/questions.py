@@ -14,7 +14,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 from profiling.profile import Finding, Floor, Profile
 
-Purpose = Literal["diagnosis", "variants", "reflection"]
+Purpose = Literal["first", "diagnosis", "variants", "repair", "reflection", "review"]
 
 
 class ProblemCard(Record):
@@ -41,12 +41,35 @@ class Attempt(Record):
     time: str | None = None
     """As printed: `0.541 ms` or `~0.541 ms`."""
     speedup_over_parent: float | None = None
+    repair_of: str | None = None
+
+
+class Shown(Record):
+    """A kernel shown in full."""
+
+    name: str
+    description: str
+    time: str
+    source: str
+
+
+class Idea(Record):
+    """How often kernels were written for one finding, and what came of it."""
+
+    finding: str
+    tried: int
+    correct: int
+    best_speedup: float | None = None
+    """Over the parent, of the correct ones."""
 
 
 class Memory(Record):
     """What was tried and learned in completed rounds, condensed for the next prompt."""
 
     attempts: list[Attempt] = []
+    best: list[Shown] = []
+    """The best kernels so far that differ in more than a few lines, slowest first."""
+    ideas: list[Idea] = []
     lessons: list[str] = []
     patterns_to_avoid: list[str] = []
 
@@ -72,6 +95,15 @@ class Situation(Record):
     memory: Memory
 
 
+class Prediction(Record):
+    """What a finding could still give once the plan is carried out."""
+
+    finding: str
+    """A `FindingKind` of the profile shown."""
+    bound_after: float
+    """How many times as fast the call could then be at most; 1 where the finding is gone."""
+
+
 class Diagnosis(Record):
     """The answer to a diagnosis question; stands in the trace as `strategy.json`."""
 
@@ -83,6 +115,7 @@ class Diagnosis(Record):
     plan: str
     """What to change, concretely."""
     expected_speedup: float | None = None
+    predicted: list[Prediction] = []
 
 
 class DiagnosisQuestion(Situation):
@@ -105,7 +138,12 @@ class Variant(Record):
     """One kernel of a reply."""
 
     description: str
-    source: str
+    source: str | None
+    """None where the reply gave a patch that does not apply."""
+    patch: str = ""
+    """That patch."""
+    fault: str = ""
+    """Why it does not apply."""
 
 
 class Trial(Record):
@@ -113,9 +151,9 @@ class Trial(Record):
 
     candidate: Candidate
     diff: str
-    """Unified diff against the parent."""
-    findings_after: list[Finding] = []
-    """Of the variant's profile, where one was taken."""
+    """Unified diff against the kernel it was made from: the parent, or what it repairs."""
+    findings_after: list[Finding] | None = None
+    """Of the variant's profile; None where none was taken."""
 
 
 class ReflectionQuestion(Situation):
@@ -135,17 +173,92 @@ class Reflection(Record):
     patterns_to_avoid: list[str] = []
 
 
-Question = DiagnosisQuestion | VariantsQuestion | ReflectionQuestion
+class RepairQuestion(Situation):
+    """Make a candidate that failed compute the problem, without giving its plan up."""
+
+    purpose: Literal["repair"] = "repair"
+    diagnosis: Diagnosis
+    failed: Candidate
+    failed_source: str
+    """Its source; where it is a patch that does not apply, the kernel that the patch was for."""
+    patch: str = ""
+    """That patch."""
+    earlier: list[Trial] = []
+    """What failed before it in this line: the variant, then its repairs."""
+    name: str
+    """The candidate that the answer becomes."""
+
+
+class Concern(Record):
+    """What a review expects of one kernel."""
+
+    variant: int
+    """Its number among the kernels of the question, from 0."""
+    fails: bool
+    kind: Literal["none", "compile", "memory", "numerical"] = "none"
+    reason: str = ""
+    """The line and what is wrong with it; empty where nothing is."""
+
+
+class Review(Record):
+    """The answer to a review question; stands in the trace as `review.json`."""
+
+    concerns: list[Concern]
+
+
+class ReviewQuestion(Situation):
+    """Which of these kernels will the judge refuse?"""
+
+    purpose: Literal["review"] = "review"
+    variants: list[Variant]
+
+
+class FirstQuestion(Record):
+    """Write a first kernel for a problem that has none."""
+
+    purpose: Literal["first"] = "first"
+    round: int = 0
+    worker: int = 0
+    seed: int = 0
+    problem: ProblemCard
+    gpu: str
+    floor: Floor | None
+
+
+Question = (
+    DiagnosisQuestion | VariantsQuestion | RepairQuestion | ReflectionQuestion | ReviewQuestion
+)
+"""What is asked about a parent kernel."""
+
+
+def subject(question: Question | FirstQuestion) -> str:
+    """What tells questions of one worker and purpose apart: the repair's name; else nothing."""
+    return question.name if isinstance(question, RepairQuestion) else ""
+
+
+def answer_form(question: Question | FirstQuestion) -> type[Record] | None:
+    """The record that a reply holds as JSON; None where it holds code."""
+    forms: dict[Purpose, type[Record]] = {
+        "diagnosis": Diagnosis,
+        "reflection": Reflection,
+        "review": Review,
+    }
+    return forms.get(question.purpose)
 
 
 class Reply(Record):
-    """The text that came back, and what it cost."""
+    """The text that came back, and what it cost (as in `records.call.Call`)."""
 
     text: str
     author: str
     """`playbook`, or the model's name as the endpoint reports it."""
+    recorded_sha256: str | None = None
+    model: str | None = None
+    batch: bool = False
     tokens_in: int | None = None
+    tokens_cached: int | None = None
     tokens_out: int | None = None
+    tokens_reasoning: int | None = None
     latency_s: float | None = None
     retries: int = 0
 
@@ -155,6 +268,8 @@ class Proposer(Protocol):
 
     name: str
     """As `run.json` names who thinks."""
+    reads_prompts: bool
+    """A model. Who answers from the question's facts alone can neither repair nor review."""
 
-    def answer(self, question: Question, prompt: str) -> Reply:
+    def answer(self, question: Question | FirstQuestion, prompt: str) -> Reply:
         """The reply's text. Raises EndpointError where nobody can be asked."""

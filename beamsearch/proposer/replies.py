@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from pydantic import ValidationError
 
-from beamsearch.proposer.questions import Diagnosis, Reflection, Variant
+from beamsearch.proposer.edits import DoesNotApply, apply_patch, is_patch
+from beamsearch.proposer.questions import Diagnosis, Reflection, Review, Variant
+from beamsearch.records.record import Record
 
 FENCE = re.compile(r"^```([\w+-]*)[^\S\n]*\n(.*?)^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
+ENTRY = re.compile(r"^\s*(def kernel_function|class ModelNew)\b", re.MULTILINE)
+MOST_VARIANTS = 8
+"""Kernels taken from one reply, however many were asked for: each may cost a minute of a GPU."""
 
 
 class UnreadableReply(ValueError):
@@ -32,24 +38,71 @@ def read_reflection(text: str) -> Reflection:
         raise UnreadableReply(f"the reflection does not fit: {error}") from error
 
 
-def read_variants(text: str, at_most: int) -> list[Variant]:
-    """Every complete kernel of a reply: its Python fences, each described by the line above it.
+def read_review(text: str, variants: int) -> Review:
+    """The review in a reply: a JSON object that speaks of each kernel at most once. Raises
+    UnreadableReply."""
+    try:
+        review = Review.model_validate(_json_object(text))
+    except ValidationError as error:
+        raise UnreadableReply(f"the review does not fit: {error}") from error
+    named = [concern.variant for concern in review.concerns]
+    if len(set(named)) < len(named) or not set(named) <= set(range(variants)):
+        raise UnreadableReply(f"the review names the kernels {named}; there are {variants}, from 0")
+    return review
 
-    Raises UnreadableReply where there is none. Fences that define no entry point are passed over.
+
+def read_variants(text: str, base: str) -> list[Variant]:
+    """Every kernel of a reply: its fences with a complete file or with a patch of `base`, each
+    described by the line above it. At most MOST_VARIANTS.
+
+    Raises UnreadableReply where there is none. Fences that are neither are passed over.
     """
-    variants = []
+    variants: list[Variant] = []
     for match in FENCE.finditer(text):
-        language, source = match[1].lower(), match[2]
-        if language not in ("", "python", "py"):
-            continue
-        if not re.search(r"^\s*(def kernel_function|class ModelNew)\b", source, re.MULTILINE):
-            continue
-        before = [line.strip(" #*-") for line in text[: match.start()].splitlines() if line.strip()]
-        description = before[-1] if before and not before[-1].startswith("```") else ""
-        variants.append(Variant(description=description or "no description", source=source))
+        language, code = match[1].lower(), match[2]
+        described = _line_above(text[: match.start()])
+        if language in ("", "python", "py") and ENTRY.search(code) and not is_patch(code):
+            variants.append(Variant(description=described, source=code))
+        elif is_patch(code):
+            try:
+                variants.append(Variant(description=described, source=apply_patch(code, base)))
+            except DoesNotApply as error:
+                fault = f"the patch does not apply: {error}"
+                variants.append(
+                    Variant(description=described, source=None, patch=code, fault=fault)
+                )
     if not variants:
-        raise UnreadableReply("the reply holds no complete kernel in a ```python fence")
-    return variants[:at_most]
+        raise UnreadableReply(
+            "the reply holds no complete kernel in a ```python fence, and no patch of the kernel"
+        )
+    different: dict[str, Variant] = {}
+    for variant in variants:
+        different.setdefault(variant.source or variant.fault, variant)
+    return list(different.values())[:MOST_VARIANTS]
+
+
+def _line_above(text: str) -> str:
+    before = [line.strip(" #*-") for line in text.splitlines() if line.strip()]
+    return before[-1] if before and not before[-1].startswith("```") else "no description"
+
+
+def json_schema(kind: type[Record]) -> dict[str, Any]:
+    """The record's JSON schema in the subset that structured outputs take: every property is
+    required, and none has a default."""
+
+    def strict(part: Any) -> Any:
+        if isinstance(part, list):
+            return [strict(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        kept = {key: strict(value) for key, value in part.items() if key not in ("default",)}
+        if isinstance(kept.get("properties"), dict):
+            kept["required"] = list(kept["properties"])
+            kept["additionalProperties"] = False
+        return kept
+
+    schema: dict[str, Any] = strict(kind.model_json_schema())
+    return {"name": kind.__name__.lower(), "schema": schema, "strict": True}
 
 
 def _json_object(text: str) -> object:

@@ -10,13 +10,25 @@ class Call(Record):
     worker: int
     purpose: str
     attempt: int
+    subject: str = ""
+    """The candidate that a repair becomes; empty for other purposes."""
     author: str
     prompt_file: str
     reply_file: str
     prompt_sha256: str
-    """A recorded reply serves the same (round, worker, purpose, attempt); a hash that differs is
-    reported."""
+    """A recorded reply serves the same (round, worker, purpose, subject, attempt); a hash that
+    differs is reported."""
+    recorded_sha256: str | None = None
+    """Hash of the prompt that a replayed reply was given to, where it is another one."""
+    model: str | None = None
+    """As it was asked for, which is what prices and weights go by; none where no model was."""
+    batch: bool = False
+    """Answered through batch files, which providers may charge less for."""
     tokens_in: int | None = None
+    tokens_cached: int | None = None
+    """Of `tokens_in`, those the endpoint had cached."""
     tokens_out: int | None = None
+    tokens_reasoning: int | None = None
+    """Of `tokens_out`, those spent on thinking."""
     latency_s: float | None = None
     retries: int = 0

@@ -16,12 +16,22 @@ class Direction(Record):
         return self.finding if self.plan == 0 else f"{self.finding}, plan {self.plan + 1}"
 
 
+class Forecast(Record):
+    """What a review expected of a candidate before it was judged."""
+
+    fails: bool
+    reason: str = ""
+
+
 class Candidate(Record):
     """A kernel, where it came from, and what the judge found."""
 
     name: str
-    """`r3-w1-v0`; a first kernel is `r0-s0`."""
+    """`r3-w1-v0`; its repairs `r3-w1-v0-f1`, `-f2`; a first kernel is `r0-s0`."""
     parent: str | None = None
+    """The kernel of the beam that it is compared with; a repair has that of what it repairs."""
+    repair_of: str | None = None
+    """The failed candidate that this one repairs."""
     round: int
     worker: int | None = None
     direction: Direction | None = None
@@ -35,6 +45,8 @@ class Candidate(Record):
     verdict: Verdict
     measurement: Measurement | None = None
     """None where the verdict is not correct."""
+    forecast: Forecast | None = None
+    """None where it was not reviewed."""
 
     @property
     def time_ms(self) -> float:

@@ -53,6 +53,22 @@ class RoundSummary(Record):
     candidates: int
 
 
+class ReviewScore(Record):
+    """What reviews said of candidates before they were judged, against the judge's verdicts."""
+
+    judged: int
+    """Candidates that were reviewed and judged; the next four count among these."""
+    flags: int
+    """Expected to fail."""
+    right: int
+    """Of the flags, those that failed."""
+    failures: int
+    missed: int
+    """Of the failures, those not flagged."""
+    set_aside: int
+    """Flagged, believed, and not judged."""
+
+
 class Totals(Record):
     """What the run did."""
 
@@ -63,6 +79,8 @@ class Totals(Record):
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
+    review: ReviewScore | None = None
+    """None where nothing was reviewed."""
 
 
 class Confirmation(Record):

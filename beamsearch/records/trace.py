@@ -99,6 +99,7 @@ class Trace:
         self.run_file = folder / "run.json"
         self.problem_file = folder / "problem.py"
         self.results_file = folder / "results.tsv"
+        self.ledger_file = folder / "ledger.jsonl"
         self.best_kernel_file = folder / "optimized_kernel_beam_search.py"
         self.confirmation_file = folder / "confirmation.json"
         self.secret_file = folder / ".secret_seed"
@@ -131,6 +132,10 @@ class Trace:
     def relative(self, path: Path) -> str:
         """A path as records write it: relative to the run's folder."""
         return path.relative_to(self.folder).as_posix()
+
+    def first_source(self) -> str:
+        """Source of the first kernel; empty where a model has yet to write it."""
+        return self.input_file.read_text() if self.input_file.is_file() else ""
 
     def run_record(self) -> RunRecord:
         """`run.json`. Raises UsageError where there is none."""

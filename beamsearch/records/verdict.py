@@ -21,11 +21,15 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"
     DUPLICATE = "duplicate"
     """Equal to a candidate seen before; not judged again."""
+    SET_ASIDE = "set_aside"
+    """A review expects it to fail; not judged."""
 
 
 class Stage(StrEnum):
     """Where in the judgement, cheapest first."""
 
+    REVIEW = "review"
+    """Before the judgement: what a model expects of it."""
     POLICY = "policy"
     LOAD = "load"
     COMPILE = "compile"

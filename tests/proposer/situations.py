@@ -12,10 +12,16 @@ from beamsearch.proposer.questions import (
     Attempt,
     Diagnosis,
     DiagnosisQuestion,
+    FirstQuestion,
     Memory,
+    Prediction,
     ProblemCard,
     ReflectionQuestion,
+    RepairQuestion,
+    ReviewQuestion,
+    Shown,
     Trial,
+    Variant,
     VariantsQuestion,
 )
 from beamsearch.records.candidate import Candidate, Direction
@@ -115,6 +121,7 @@ DIAGNOSIS = Diagnosis(
     evidence=["73% of executed instructions are integer"],
     plan="make the sizes constexpr",
     expected_speedup=1.8,
+    predicted=[Prediction(finding="integer_overhead", bound_after=1.1)],
 )
 
 
@@ -209,6 +216,43 @@ def reflection_question(problem: str = "43", **changes: Any) -> ReflectionQuesti
     )
 
 
+def repair_question(problem: str = "43", **changes: Any) -> RepairQuestion:
+    won, lost = reflection_question(problem, **changes).trials
+    known = fields(problem, **changes)
+    misspelt = known["parent_source"].replace("tl.store(", "tl.stores(")
+    reason = "does not compile: line 33: module 'triton.language' has no attribute 'stores'"
+    failed = lost.candidate.model_copy(
+        update={
+            "name": "r1-w0-v1-f1",
+            "repair_of": "r1-w0-v1",
+            "verdict": Verdict(outcome=Outcome.COMPILE_ERROR, stage=Stage.COMPILE, reason=reason),
+        }
+    )
+    return RepairQuestion(
+        **known,
+        diagnosis=DIAGNOSIS,
+        failed=failed,
+        failed_source=misspelt,
+        earlier=[lost],
+        name="r1-w0-v1-f2",
+    )
+
+
+def review_question(problem: str = "43", **changes: Any) -> ReviewQuestion:
+    known = fields(problem, **changes)
+    source = known["parent_source"]
+    variants = [
+        Variant(description="as it was", source=source),
+        Variant(description="misspelt", source=source.replace("tl.store(", "tl.stores(")),
+    ]
+    return ReviewQuestion(**known, variants=variants)
+
+
+def first_question(problem: str = "43", **changes: Any) -> FirstQuestion:
+    known = fields(problem, **changes)
+    return FirstQuestion(**{name: known[name] for name in ("problem", "gpu", "floor")})
+
+
 def long_memory(attempts: int) -> Memory:
     """A memory that no budget holds."""
     return Memory(
@@ -224,6 +268,15 @@ def long_memory(attempts: int) -> Memory:
                 speedup_over_parent=1.379 if n % 3 else None,
             )
             for n in range(attempts)
+        ],
+        best=[
+            Shown(
+                name=f"r{n}-w0-v0",
+                description=f"kernel {n}",
+                time=f"{3 - n} ms",
+                source=f"def kernel_function(x):\n    return {n}\n",
+            )
+            for n in range(min(attempts, 3))
         ],
         lessons=[f"lesson {n}" for n in range(3)],
         patterns_to_avoid=["float16 sums"],

@@ -37,7 +37,7 @@ def test_a_model_diagnoses_writes_and_reflects(model):
     assert reply.author == DEFAULT_MODEL and reply.tokens_in > 500 and reply.tokens_out > 20
 
     question = variants_question(variants=3)
-    variants = read_variants(model.answer(question, render(question)).text, at_most=3)
+    variants = read_variants(model.answer(question, render(question)).text, question.parent_source)
     sources = [question.parent_source, *(variant.source for variant in variants)]
     for source in sources:
         check_source(source)

@@ -1,0 +1,118 @@
+"""From a kernel of a reply to a judged candidate on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
+from beamsearch.kernel import fingerprint
+from beamsearch.proposer.questions import Variant
+from beamsearch.records.candidate import Candidate, Forecast
+from beamsearch.records.trace import recorded, write_text
+from beamsearch.records.verdict import Outcome, Stage, Verdict
+from beamsearch.search import Assignment
+
+if TYPE_CHECKING:
+    from beamsearch.worker import Shared
+
+NOT_REPAIRED = (Outcome.CORRECT, Outcome.NO_CODE, Outcome.DUPLICATE)
+"""Nothing is wrong with it, there is nothing to repair, or its twin was repaired before."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A kernel of a reply, on its way to a verdict."""
+
+    name: str
+    variant: Variant
+    author: str
+    repair_of: str | None = None
+    forecast: Forecast | None = None
+    set_aside: bool = False
+    """Whether the forecast is believed: then it is not judged."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Judges what one worker made, each kernel once."""
+
+    shared: Shared
+    round: int
+    assignment: Assignment
+    folder: Path
+
+    def no_code(
+        self, name: str, author: str, reason: str, repair_of: str | None = None
+    ) -> Candidate:
+        """The verdict on a reply that holds no kernel."""
+        verdict = Verdict(outcome=Outcome.NO_CODE, stage=Stage.LOAD, reason=reason)
+        variant = Variant(description="no kernel in the reply", source=None)
+        made = Made(name, variant, author, repair_of)
+        return self._recorded(made, lambda: Judgement(verdict=verdict))
+
+    def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
+        """The judged candidate. `seen`: fingerprints of kernels judged before, with their names;
+        one of them is a duplicate and not judged again."""
+        source = made.variant.source
+
+        def decide() -> Judgement:
+            if source is None:
+                return _refused(Outcome.INVALID, Stage.LOAD, made.variant.fault)
+            write_text(self.folder / f"{made.name}.py", source)
+            print_ = source_fingerprint(source)
+            before = seen.get(print_) if print_ else None
+            if before is not None:
+                reason = f"the same kernel as {before}; it was not judged again"
+                return _refused(Outcome.DUPLICATE, Stage.LOAD, reason)
+            if made.set_aside and made.forecast is not None:
+                reason = f"a review expects it to fail: {made.forecast.reason}"
+                return _refused(Outcome.SET_ASIDE, Stage.REVIEW, reason)
+            job = JudgeJob(subject=Subject(name=made.name, source=source))
+            judged = self.shared.judgements.get(
+                print_ or made.name, lambda: self.shared.executor.run(job)
+            )
+            self.shared.check_stop()
+            return judged
+
+        return self._recorded(made, decide)
+
+    def _recorded(self, made: Made, decide: Callable[[], Judgement]) -> Candidate:
+        source = made.variant.source
+        path = self.folder / f"{made.name}.py"
+
+        def make() -> Candidate:
+            judged = decide()
+            return Candidate(
+                name=made.name,
+                parent=self.assignment.parent,
+                repair_of=made.repair_of,
+                round=self.round,
+                worker=self.assignment.worker,
+                direction=self.assignment.direction,
+                description=made.variant.description,
+                author=made.author,
+                kernel_file=self.shared.trace.relative(path) if source is not None else None,
+                fingerprint=source_fingerprint(source) if source is not None else None,
+                verdict=judged.verdict,
+                measurement=judged.measurement,
+                forecast=made.forecast,
+            )
+
+        candidate = recorded(self.folder / f"{made.name}.json", Candidate, make)
+        self.shared.observer.candidate(candidate)
+        return candidate
+
+
+def source_fingerprint(source: str) -> str | None:
+    """Fingerprint of a source, or None where it does not parse (the judge says why)."""
+    try:
+        return fingerprint(source)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _refused(outcome: Outcome, stage: Stage, reason: str) -> Judgement:
+    return Judgement(verdict=Verdict(outcome=outcome, stage=stage, reason=reason))

@@ -1,0 +1,30 @@
+"""The executor of a machine that lacks the run's GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beamsearch.errors import Waiting
+
+
+class Elsewhere:
+    """Stands for a GPU on another machine: recorded results serve, and a new job waits for it."""
+
+    measures = True
+
+    def __init__(self, gpu: str) -> None:
+        self.gpu = gpu
+
+    def run(self, job: Any) -> Any:
+        """Raises Waiting."""
+        raise Waiting(
+            f"waits for a GPU step, and this machine has no {self.gpu}: move the run's folder to "
+            "one that has"
+        )
+
+    def walls(self) -> str:
+        """None are missing: no candidate runs here."""
+        return ""
+
+    def close(self) -> None:
+        """Nothing to end."""

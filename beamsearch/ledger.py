@@ -1,0 +1,244 @@
+"""What a run's questions came to: its ledger, from the calls it recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from beamsearch.llm.batch import hand_overs
+from beamsearch.llm.panel import Standing
+from beamsearch.llm.prices import Prices, read_prices
+from beamsearch.llm.purse import Spent
+from beamsearch.llm.replay import recorded_calls
+from beamsearch.records.call import Call
+from beamsearch.records.record import Record
+from beamsearch.records.round import RoundRecord
+from beamsearch.records.trace import Trace, write_text
+
+WRITING = "variants"
+"""The purpose whose answer a win is credited to."""
+
+
+class Line(Record):
+    """One call in `ledger.jsonl`."""
+
+    purpose: str
+    round: int
+    worker: int
+    subject: str
+    attempt: int
+    model: str
+    """As it was asked for."""
+    answered_by: str
+    """As the endpoint reports it."""
+    tokens_in: int | None
+    tokens_cached: int | None
+    tokens_out: int | None
+    tokens_reasoning: int | None
+    cost_usd: float | None
+    """None for a model without a price, or tokens that were not told."""
+    prices_of: str
+    """Date of the price list."""
+    batch: bool
+    latency_s: float | None
+    retries: int
+
+
+class Sum(Record):
+    """What some calls came to."""
+
+    calls: int = 0
+    retries: int = 0
+    tokens_in: int = 0
+    tokens_cached: int = 0
+    tokens_out: int = 0
+    tokens_reasoning: int = 0
+    cost_usd: float = 0.0
+    """Of the calls that have a cost."""
+    without_cost: int = 0
+    """Calls that have none."""
+    wins: int = 0
+    """Confirmed wins written by them."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.calls} calls"]
+        parts += [f"{self.retries} retries"] if self.retries else []
+        parts.append(f"{self.tokens_in} tokens in ({self.tokens_cached} cached)")
+        thought = f" ({self.tokens_reasoning} reasoning)" if self.tokens_reasoning else ""
+        parts.append(f"{self.tokens_out} out{thought}")
+        return ", ".join([*parts, self.cost])
+
+    @property
+    def cost(self) -> str:
+        """The cost as it is printed: never a number that leaves calls out without saying so."""
+        if self.without_cost == self.calls:
+            return "no cost known"
+        more = f" and {self.without_cost} calls of unknown cost" if self.without_cost else ""
+        return f"${self.cost_usd:.4f}{more}"
+
+
+class Point(Record):
+    """After a round: what was paid so far, and the best kernel."""
+
+    round: int
+    tokens: int
+    cost_usd: float | None
+    """None where a call so far has no cost."""
+    best: str
+    speedup: float | None
+    """Over the input kernel; None where it cannot be told."""
+
+
+class Paid(Record):
+    """A run's costs."""
+
+    prices_of: str
+    """Date of the price list."""
+    total: Sum
+    by_purpose: dict[str, Sum]
+    by_model: dict[str, Sum]
+    cost_per_win_usd: float | None = None
+    """None without a win, or where a call has no cost."""
+    hand_overs: int = 0
+    """Times that batch files were handed over."""
+    curve: list[Point] = []
+
+
+def asked(trace: Trace) -> list[Call]:
+    """The calls of a run that went to a model."""
+    return [call for call in recorded_calls(trace) if call.model is not None]
+
+
+def ledger(calls: Iterable[Call], prices: Prices) -> list[Line]:
+    """A line a call."""
+    return [
+        Line(
+            **call.model_dump(
+                include={"purpose", "round", "worker", "subject", "attempt", "batch", "retries"}
+                | {"tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning", "latency_s"}
+            ),
+            model=call.model or "",
+            answered_by=call.author,
+            cost_usd=cost_usd(call, prices),
+            prices_of=str(prices.date),
+        )
+        for call in calls
+    ]
+
+
+def save_ledger(trace: Trace, prices_file: str | None) -> None:
+    """Rebuild `ledger.jsonl`, where a model was asked."""
+    lines = ledger(asked(trace), read_prices(prices_file))
+    if lines:
+        write_text(trace.ledger_file, "".join(f"{line.model_dump_json()}\n" for line in lines))
+
+
+def cost_usd(call: Call, prices: Prices) -> float | None:
+    """Dollars of a call; None where they are not known."""
+    return prices.cost_usd(
+        call.model, call.tokens_in, call.tokens_out, call.tokens_cached, call.batch
+    )
+
+
+def spent(trace: Trace, prices: Prices) -> Spent:
+    """What a run spent so far."""
+    calls = asked(trace)
+    return Spent(
+        calls=len(calls),
+        tokens=sum((call.tokens_in or 0) + (call.tokens_out or 0) for call in calls),
+        cost_usd=sum(cost_usd(call, prices) or 0.0 for call in calls),
+        largest_out=max((call.tokens_out or 0 for call in calls), default=0),
+    )
+
+
+def standings(trace: Trace, before: int) -> dict[str, Standing]:
+    """How each model's kernels did in the rounds before one."""
+    rounds = [record for record in trace.completed_rounds() if record.round < before]
+    calls = [c for c in asked(trace) if c.round < before and c.purpose == WRITING]
+    wins = _winners(calls, rounds)
+    return {
+        name: Standing(wins=wins.count(name), tries=sum(c.model == name for c in calls))
+        for name in {call.model for call in calls if call.model}
+    }
+
+
+def paid(
+    trace: Trace,
+    prices: Prices,
+    speedups: Mapping[int, float],
+) -> Paid:
+    """What a run cost: in all, by purpose, by model, per win, and beside the speedup after each
+    round."""
+    calls, rounds = asked(trace), trace.completed_rounds()
+    lines = ledger(calls, prices)
+    wins = _winners(calls, rounds)
+    whole = _sum(lines, sum(record.win for record in rounds))
+    known = whole.calls and not whole.without_cost
+    curve = []
+    for record in rounds:
+        so_far = _sum([line for line in lines if line.round <= record.round])
+        curve.append(
+            Point(
+                round=record.round,
+                tokens=so_far.tokens_in + so_far.tokens_out,
+                cost_usd=None if so_far.without_cost else so_far.cost_usd,
+                best=record.running_best,
+                speedup=speedups.get(record.round),
+            )
+        )
+    return Paid(
+        prices_of=str(prices.date),
+        total=whole,
+        by_purpose={
+            name: _sum([line for line in lines if line.purpose == name])
+            for name in dict.fromkeys(line.purpose for line in lines)
+        },
+        by_model={
+            name: _sum([line for line in lines if line.model == name], wins.count(name))
+            for name in sorted({line.model for line in lines})
+        },
+        cost_per_win_usd=whole.cost_usd / whole.wins if known and whole.wins else None,
+        hand_overs=hand_overs(trace.folder),
+        curve=curve,
+    )
+
+
+def other_prompts(trace: Trace) -> list[str]:
+    """Of a replay: which recorded replies had been given to other prompts, in one line."""
+    calls = recorded_calls(trace)
+    other = [call for call in calls if call.recorded_sha256 is not None]
+    if not other:
+        return []
+    names = [f"round {c.round} w{c.worker} {c.purpose}" for c in other[:6]]
+    names += ["…"] if len(other) > len(names) else []
+    return [
+        f"{len(other)} of {len(calls)} prompts read differently from those that the recorded "
+        f"replies were given to: {', '.join(names)}"
+    ]
+
+
+def _winners(calls: Sequence[Call], rounds: Iterable[RoundRecord]) -> list[str]:
+    """The models that wrote the confirmed wins, by round."""
+    return [
+        call.model or ""
+        for record in rounds
+        if record.win
+        for call in [
+            c
+            for c in calls
+            if (c.round, c.worker, c.purpose) == (record.round, record.best_worker, WRITING)
+        ][-1:]
+    ]
+
+
+def _sum(lines: Sequence[Line], wins: int = 0) -> Sum:
+    return Sum(
+        calls=len(lines),
+        retries=sum(line.retries for line in lines),
+        tokens_in=sum(line.tokens_in or 0 for line in lines),
+        tokens_cached=sum(line.tokens_cached or 0 for line in lines),
+        tokens_out=sum(line.tokens_out or 0 for line in lines),
+        tokens_reasoning=sum(line.tokens_reasoning or 0 for line in lines),
+        cost_usd=sum(line.cost_usd or 0.0 for line in lines),
+        without_cost=sum(line.cost_usd is None for line in lines),
+        wins=wins,
+    )

@@ -1,0 +1,124 @@
+"""Limits on what a run may spend, kept by counting what was spent and what is under way."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from beamsearch.errors import OutOfBudget, Unanswered
+from beamsearch.llm.chat import Chat, Completion, Ticket
+from beamsearch.llm.prices import Prices
+
+CHARACTERS_PER_TOKEN = 3.0
+"""Fewer than tokenizers reach on code and English, so that an estimate errs on the long side."""
+TOKENS_OUT = 8_000
+"""What an answer is taken to need before one was seen: two kernels of 200 lines, and thinking."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What calls came to."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    largest_out: int = 0
+    """Most tokens out of one call."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may spend in all; None for no limit."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class Purse:
+    """Lets a question through where the limits leave room for it. Safe in several threads.
+
+    A question under way counts as its prompt's tokens and the longest answer seen so far, at least
+    `TOKENS_OUT`: what is spent passes a limit only by what an answer is longer than that.
+    """
+
+    def __init__(self, limits: Limits, prices: Prices, spent: Spent) -> None:
+        self._limits = limits
+        self._prices = prices
+        self._spent = spent
+        self._under_way: list[Spent] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def paying(self, model: str, prompt: str, batch: bool) -> Iterator[list[Completion]]:
+        """Room for one question; the caller puts the answer into the list.
+
+        What is left unanswered for now stays under way. Raises OutOfBudget.
+        """
+        asked = self._reserve(model, prompt, batch)
+        answers: list[Completion] = []
+        try:
+            yield answers
+        except Unanswered:
+            raise
+        except BaseException:
+            with self._lock:
+                self._under_way.remove(asked)
+            raise
+        with self._lock:
+            self._under_way.remove(asked)
+            for answer in answers:
+                cost = self._prices.cost_usd(
+                    model, answer.tokens_in, answer.tokens_out, answer.tokens_cached, batch
+                )
+                tokens_out = answer.tokens_out or 0
+                own = Spent(1, (answer.tokens_in or 0) + tokens_out, cost or 0.0, tokens_out)
+                self._spent = total([self._spent, own])
+
+    def _reserve(self, model: str, prompt: str, batch: bool) -> Spent:
+        with self._lock:
+            tokens_in = math.ceil(len(prompt.encode()) / CHARACTERS_PER_TOKEN)
+            tokens_out = max(TOKENS_OUT, self._spent.largest_out)
+            cost = self._prices.cost_usd(model, tokens_in, tokens_out, batch=batch)
+            asked = Spent(1, tokens_in + tokens_out, cost or 0.0)
+            after = total([self._spent, *self._under_way, asked])
+            for limit, would_be, what in (
+                (self._limits.calls, after.calls, "{} calls (--max-calls)"),
+                (self._limits.tokens, after.tokens, "{} tokens (--max-tokens)"),
+                (self._limits.cost_usd, after.cost_usd, "${:.2f} (--max-cost)"),
+            ):
+                if limit is not None and would_be > limit:
+                    raise OutOfBudget(
+                        f"the limit of {what.format(limit)} leaves no room for another call"
+                    )
+            self._under_way.append(asked)
+            return asked
+
+
+def total(parts: Sequence[Spent]) -> Spent:
+    """The sum."""
+    return Spent(
+        calls=sum(part.calls for part in parts),
+        tokens=sum(part.tokens for part in parts),
+        cost_usd=sum(part.cost_usd for part in parts),
+        largest_out=max((part.largest_out for part in parts), default=0),
+    )
+
+
+class Paid:
+    """A chat that is paid from a purse."""
+
+    def __init__(self, chat: Chat, purse: Purse, batch: bool = False) -> None:
+        self.name = chat.name
+        self._chat = chat
+        self._purse = purse
+        self._batch = batch
+
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
+        """The chat's answer. Raises OutOfBudget where there is no room for it."""
+        with self._purse.paying(self.name, prompt, self._batch) as answers:
+            answers.append(self._chat.ask(prompt, ticket))
+        return answers[0]

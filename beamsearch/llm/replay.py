@@ -1,0 +1,76 @@
+"""Answers from a recorded run."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from beamsearch.errors import NoAnswer, UsageError
+from beamsearch.llm.chat import Completion, Ticket
+from beamsearch.records.call import Call
+from beamsearch.records.trace import Trace, read_record
+
+
+class Replay:
+    """A chat whose replies stand in a run's folder, found by the ticket's key.
+
+    A prompt that reads differently from the recorded one is answered all the same, and the answer
+    says so.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises UsageError where the folder holds no run."""
+        self._trace = Trace(folder)
+        self.name = f"the replies recorded in {folder.name}"
+        if not self._trace.run_file.is_file():
+            raise UsageError(f"{folder} holds no run to replay (no run.json in it)")
+        self._calls = {ticket_of(call).key: call for call in recorded_calls(self._trace)}
+        self.of_models = any(call.model is not None for call in self._calls.values())
+        """Whether a model gave them, not the playbook."""
+
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
+        """The recorded reply. Raises NoAnswer where there is none."""
+        call = self._calls.get(ticket.key)
+        if call is None:
+            raise NoAnswer(
+                f"{self._trace.folder} recorded no reply to {ticket.purpose} of worker "
+                f"{ticket.worker} in round {ticket.round} (attempt {ticket.attempt})"
+            )
+        path = self._trace.folder / call.reply_file
+        try:
+            text = path.read_text()
+        except OSError as error:
+            raise UsageError(f"cannot read the recorded reply {path}: {error}") from error
+        same = hashlib.sha256(prompt.encode()).hexdigest() == call.prompt_sha256
+        told = call.model_dump(
+            include={"batch", "latency_s", "retries", *Call.model_fields.keys() & TOKENS}
+        )
+        return Completion(
+            text=text,
+            model=call.author,
+            asked=call.model,
+            recorded_sha256=None if same else call.prompt_sha256,
+            **told,
+        )
+
+
+TOKENS = {"tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning"}
+
+
+def ticket_of(call: Call) -> Ticket:
+    """Which question a call answered."""
+    return Ticket(
+        purpose=call.purpose,
+        round=call.round,
+        worker=call.worker,
+        attempt=call.attempt,
+        subject=call.subject,
+    )
+
+
+def recorded_calls(trace: Trace) -> list[Call]:
+    """Every call of a run, by round, worker and the file it stands in."""
+    paths = trace.rounds_folder.glob("round_*/workers/*/calls/*.json")
+    calls = [(read_record(path, Call), path.name) for path in paths]
+    calls.sort(key=lambda item: (item[0].round, item[0].worker, item[1]))
+    return [call for call, _ in calls]

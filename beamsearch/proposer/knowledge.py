@@ -1,0 +1,89 @@
+"""Notes on techniques, in files that a user may edit (`prompts/knowledge/*.md`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from beamsearch.errors import UsageError
+from beamsearch.records.record import Record
+from beamsearch.resources import data_folder
+from profiling.profile import FindingKind
+
+KEYS = ("title", "findings", "mentions", "capability")
+
+
+class Note(Record):
+    """One technique: what it answers, where it fits, what to do and when it does not help."""
+
+    file: str
+    title: str
+    findings: list[FindingKind]
+    mentions: str = ""
+    """Regular expression that the problem or the kernel must match; empty fits all."""
+    capability: float = 0.0
+    """Least compute capability of the GPU, as `9.0`."""
+    text: str
+
+
+def notes(folder: Path | None = None) -> list[Note]:
+    """Every note of a folder, by file name. Raises UsageError that names a file which is none."""
+    return list(_notes(folder or data_folder("prompts") / "knowledge"))
+
+
+@cache
+def _notes(folder: Path) -> tuple[Note, ...]:
+    return tuple(_read(path) for path in sorted(folder.glob("*.md")) if path.name != "README.md")
+
+
+def fitting(
+    known: Sequence[Note],
+    *,
+    findings: Sequence[str],
+    text: str,
+    capability: float | None,
+) -> list[Note]:
+    """The notes that fit, best first: by the rank of the finding they answer, then those that look
+    for words of the problem. `findings`: kinds by rank. `text`: problem and kernel. A GPU whose
+    capability is not known fits every note."""
+
+    def rank(note: Note) -> tuple[int, bool, str]:
+        best = min(findings.index(kind) for kind in note.findings if kind in findings)
+        return best, not note.mentions, note.file
+
+    fit = [
+        note
+        for note in known
+        if any(kind in findings for kind in note.findings)
+        and re.search(note.mentions, text, re.IGNORECASE)
+        and (capability is None or capability >= note.capability)
+    ]
+    return sorted(fit, key=rank)
+
+
+def _read(path: Path) -> Note:
+    match = re.fullmatch(r"---\n(.*?)\n---\n(.*)", path.read_text(), re.DOTALL)
+    if match is None:
+        raise UsageError(f"{path} does not begin with a head between two lines of ---")
+    fields: dict[str, str] = {}
+    for line in match[1].splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() not in KEYS:
+            raise UsageError(f"{path}: unknown key {key.strip()!r}; known: {', '.join(KEYS)}")
+        fields[key.strip()] = value.strip()
+    try:
+        re.compile(fields.get("mentions", ""))
+        return Note(
+            file=path.name,
+            title=fields["title"],
+            findings=[FindingKind(kind.strip()) for kind in fields["findings"].split(",")],
+            mentions=fields.get("mentions", ""),
+            capability=float(fields.get("capability", "0")),
+            text=" ".join(match[2].split()),
+        )
+    except KeyError as error:
+        raise UsageError(f"{path}: the head lacks {error}") from error
+    except (ValueError, re.error) as error:
+        raise UsageError(f"{path}: {error}") from error

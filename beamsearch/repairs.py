@@ -1,0 +1,101 @@
+"""Repairs of the candidates of one worker that failed, each shown its own error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from beamsearch.candidates import NOT_REPAIRED, Made
+from beamsearch.errors import Unanswered
+from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation
+from beamsearch.proposer.replies import read_variants
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.verdict import Outcome
+
+if TYPE_CHECKING:
+    from beamsearch.worker import Worker
+
+
+class Line:
+    """A variant and the repairs that follow from it."""
+
+    def __init__(self, made: Made, candidate: Candidate) -> None:
+        self.made = [made]
+        """Those that had code."""
+        self.candidates = [candidate]
+
+    @property
+    def last(self) -> Candidate:
+        """The one whose verdict counts."""
+        return self.candidates[-1]
+
+    @property
+    def source(self) -> str | None:
+        """The newest source; None where every one was a patch that did not apply."""
+        sources = [made.variant.source for made in self.made if made.variant.source is not None]
+        return sources[-1] if sources else None
+
+
+class Repairs:
+    """The repairs of a worker's variants."""
+
+    def __init__(self, worker: Worker, situation: Situation, diagnosis: Diagnosis) -> None:
+        self.worker = worker
+        self.situation = situation
+        self.diagnosis = diagnosis
+        self.seen = dict(worker.view.seen)
+
+    def run(self, tried: Iterable[tuple[Made, Candidate]]) -> list[Candidate]:
+        """Every repair. All that failed are repaired once before any is repaired again, and one
+        whose reply is not there yet holds none of the others up: so replies that take hours are
+        waited for together. Raises Unanswered where one is missing."""
+        lines = [Line(made, candidate) for made, candidate in tried]
+        self.seen |= _judged(line.last for line in lines) | self.seen
+        for number in range(1, self.worker.shared.settings.repairs + 1):
+            missing: Unanswered | None = None
+            for line in lines:
+                try:
+                    if line.last.verdict.outcome not in NOT_REPAIRED:
+                        self._repair(line, number)
+                except Unanswered as error:
+                    missing = error
+            if missing is not None:
+                raise missing
+        return [candidate for line in lines for candidate in line.candidates[1:]]
+
+    def _repair(self, line: Line, number: int) -> None:
+        """One repair of a line's last candidate: asked for, judged, and added to the line."""
+        worker, failed = self.worker, line.last
+        name = f"{line.made[0].name}-f{number}"
+        worker.doing(f"repairing {failed.name}")
+        base = line.source or self.situation.parent_source
+        question = RepairQuestion(
+            **dict(self.situation),
+            diagnosis=self.diagnosis,
+            failed=failed,
+            failed_source=base,
+            patch=line.made[-1].variant.patch,
+            earlier=[worker.trial(self.situation, c) for c in line.candidates[:-1]],
+            name=name,
+        )
+        found, problem = worker.ask(
+            question, f"{name}_prompt", f"{name}_reply", lambda text: read_variants(text, base)
+        )
+        author = worker.author(f"{name}_reply")
+        if found is None:
+            repaired = worker.candidates.no_code(name, author, problem, repair_of=failed.name)
+        else:
+            made = Made(name, found[0], author, repair_of=failed.name)
+            # Of other lines' repairs nothing is known: which came first would depend on replies.
+            repaired = worker.judge(made, _judged(line.candidates) | self.seen)
+            line.made.append(made)
+        line.candidates.append(repaired)
+
+
+def _judged(candidates: Iterable[Candidate]) -> dict[str, str]:
+    """Fingerprint -> name. What was set aside is left out: its author may insist on it."""
+    return {
+        c.fingerprint: c.name
+        for c in candidates
+        if c.fingerprint is not None and c.verdict.outcome is not Outcome.SET_ASIDE
+    }

@@ -1,0 +1,134 @@
+"""A recorded run run again with its own replies, and what came out differently."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beamsearch.errors import UsageError
+from beamsearch.problem import read_problem
+from beamsearch.records.run import RunRecord
+from beamsearch.run import run
+
+if TYPE_CHECKING:
+    from beamsearch.display import Observer
+
+from beamsearch.llm.replay import recorded_calls, ticket_of
+from beamsearch.records.call import Call
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.record import Record
+from beamsearch.records.trace import Trace
+
+
+class Difference(Record):
+    """One thing that is not as it was recorded."""
+
+    what: str
+    """`prompt`, `kernel`, `verdict`, `beam`, `best` or `winner`."""
+    where: str
+    """A candidate, a round, or a call."""
+    recorded: str
+    now: str
+
+
+class Comparison(Record):
+    """A replay beside the run it replays."""
+
+    prompts: int
+    """Prompts asked in both."""
+    candidates: int
+    """Candidates that stand in both."""
+    differences: list[Difference]
+
+
+def replay(recorded: Path, folder: Path, *, observer: Observer) -> RunRecord:
+    """Run a recorded run again in another folder, with its replies, on what this machine has.
+
+    Without a GPU, times are modelled for the recorded one. Raises what `run` raises.
+    """
+    there = Trace(recorded)
+    record = there.run_record()
+    if folder.resolve() == recorded.resolve():
+        raise UsageError(f"{folder} is the recorded run itself; give another --output")
+    problem = replace(read_problem(there.problem_file), name=record.problem)
+    rounds = max(1, len(there.completed_rounds()) - 1)
+    changed = {"llm": f"replay:{recorded.resolve()}", "rounds": rounds, "device": None}
+    changed |= dict.fromkeys(("time_limit_s", "max_cost", "max_tokens", "max_calls"))
+    if record.environment.gpu is not None:
+        changed["target"] = record.environment.target
+    settings = record.settings.model_copy(update=changed)
+    return run(problem, settings, folder, kernel=there.input_file, observer=observer)
+
+
+def compare(recorded: Trace, now: Trace) -> Comparison:
+    """What the replay did otherwise, in the order of the run."""
+    left, right = _calls(recorded), _calls(now)
+    found = [
+        Difference(what="prompt", where=_called(right[key]), recorded=a, now=b)
+        for key in left.keys() & right.keys()
+        if (a := left[key].prompt_sha256[:12]) != (b := right[key].prompt_sha256[:12])
+    ]
+    found.sort(key=lambda item: item.where)
+    before, after = _candidates(recorded), _candidates(now)
+    for name in [*before, *(name for name in after if name not in before)]:
+        found += _candidate_differences(recorded, before.get(name), now, after.get(name))
+    for one, other in zip(recorded.completed_rounds(), now.completed_rounds(), strict=False):
+        where = f"round {one.round}"
+        for what, was, now_is in (
+            ("beam", " ".join(one.beam), " ".join(other.beam)),
+            ("best", one.running_best, other.running_best),
+        ):
+            if was != now_is:
+                found.append(Difference(what=what, where=where, recorded=was, now=now_is))
+    won, wins = recorded.run_record().best, now.run_record().best
+    if won != wins:
+        found.append(Difference(what="winner", where="run", recorded=str(won), now=str(wins)))
+    return Comparison(
+        prompts=len(left.keys() & right.keys()),
+        candidates=len(before.keys() & after.keys()),
+        differences=found,
+    )
+
+
+def _calls(trace: Trace) -> dict[object, Call]:
+    return {ticket_of(call).key: call for call in recorded_calls(trace)}
+
+
+def _called(call: Call) -> str:
+    subject = f" {call.subject}" if call.subject else ""
+    again = f" (attempt {call.attempt + 1})" if call.attempt else ""
+    return f"round {call.round} w{call.worker} {call.purpose}{subject}{again}"
+
+
+def _candidates(trace: Trace) -> dict[str, Candidate]:
+    return {c.name: c for record in trace.completed_rounds() for c in record.candidates}
+
+
+def _candidate_differences(
+    recorded: Trace, before: Candidate | None, now: Trace, after: Candidate | None
+) -> list[Difference]:
+    if before is None or after is None:
+        there = before or after
+        assert there is not None
+        was = before.verdict.outcome.value if before else "absent"
+        now_is = after.verdict.outcome.value if after else "absent"
+        return [Difference(what="kernel", where=there.name, recorded=was, now=now_is)]
+    pairs = (
+        ("kernel", _source_hash(recorded, before), _source_hash(now, after)),
+        ("verdict", before.verdict.outcome.value, after.verdict.outcome.value),
+    )
+    return [
+        Difference(what=what, where=before.name, recorded=was, now=now_is)
+        for what, was, now_is in pairs
+        if was != now_is
+    ]
+
+
+def _source_hash(trace: Trace, candidate: Candidate) -> str:
+    """Of the source as it stands: a fingerprint depends on the version of Python."""
+    if candidate.kernel_file is None:
+        return "no code"
+    source = (trace.folder / candidate.kernel_file).read_bytes()
+    return hashlib.sha256(source).hexdigest()[:12]

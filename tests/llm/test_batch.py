@@ -1,0 +1,101 @@
+"""Batch files, line by line."""
+
+import json
+
+import pytest
+
+from beamsearch.errors import NoAnswer, Unanswered, UsageError
+from beamsearch.llm.batch import TRIES, BatchModel, Mailbox
+from beamsearch.llm.chat import ChatModel, Ticket
+from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
+from beamsearch.llm.request import Manners
+from tests.llm.runs import refused, requests, write_lines
+from tests.server import Script, completion, serving
+
+TICKET = Ticket(purpose="diagnosis", round=1, worker=0, form={"name": "d", "schema": {}})
+MANNERS = Manners({"diagnosis": 0.2}, {"diagnosis": "high"})
+
+
+def model(folder, name=DEFAULT_MODEL):
+    mailbox = Mailbox(folder, lambda: "43-abc")
+    return mailbox, BatchModel(name, mailbox, MANNERS)
+
+
+def line(request, body, status=200):
+    response = {"status_code": status, "request_id": "r", "body": body}
+    return {"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}
+
+
+def ask_and_hand_over(folder):
+    mailbox, chat = model(folder)
+    with pytest.raises(Unanswered):
+        chat.ask("hello", TICKET)
+    return mailbox.hand_over()
+
+
+def test_a_request_is_what_a_live_endpoint_is_sent(tmp_path):
+    script = Script(think=str.upper)
+    with serving(script=script) as base_url:
+        live = ChatModel(DEFAULT_MODEL, Endpoint(base_url), manners=MANNERS).ask("hello", TICKET)
+    assert ask_and_hand_over(tmp_path) == (["requests.jsonl"], 1, 1)
+    (request,) = requests(tmp_path)
+    assert request["body"] == script.requests[0]
+    assert request["body"]["temperature"] == 0.2 and request["body"]["reasoning_effort"] == "high"
+    assert request["custom_id"] == "43-abc-r1-w0-diagnosis-a0" and request["method"] == "POST"
+
+    body = completion(DEFAULT_MODEL, "hello", "HELLO")
+    write_lines(tmp_path / "responses.jsonl", [line(request, body)])
+    found = model(tmp_path)[1].ask("hello", TICKET)
+    same = {"batch": False, "latency_s": live.latency_s}
+    assert found.batch and found.model_copy(update=same) == live
+
+
+def test_errors_are_asked_again_and_given_up_in_the_end(tmp_path):
+    bad = [
+        refused,
+        lambda request: line(request, {"error": {"message": "busy"}}, status=500),
+        lambda request: line(request, {"choices": []}),
+    ]
+    assert len(bad) == TRIES
+    for number, answer in enumerate(bad):
+        ask_and_hand_over(tmp_path)
+        (request,) = requests(tmp_path)
+        assert request["custom_id"].endswith(f"-e{number}" if number else "-a0")
+        write_lines(tmp_path / f"responses-{number}.jsonl", [answer(request)])
+    with pytest.raises(NoAnswer, match="3 times: .*no message"):
+        model(tmp_path)[1].ask("hello", TICKET)
+
+
+def test_a_provider_without_structured_answers_is_asked_in_words(tmp_path):
+    for status, asks_for_form in ((500, True), (400, True), (None, False)):
+        ask_and_hand_over(tmp_path)
+        (request,) = requests(tmp_path)
+        assert ("response_format" in request["body"]) is asks_for_form
+        if status is not None:
+            bad = line(request, {"error": {"message": "no"}}, status)
+            write_lines(tmp_path / f"responses-{status}.jsonl", [bad])
+
+
+def test_a_file_still_being_copied_waits_and_a_damaged_one_is_named(tmp_path):
+    ask_and_hand_over(tmp_path)
+    (request,) = requests(tmp_path)
+    whole = json.dumps(line(request, completion(DEFAULT_MODEL, "hello", "HELLO")))
+    path = tmp_path / "responses.jsonl"
+    path.write_text(whole[:-30])
+    with pytest.raises(Unanswered):
+        model(tmp_path)[1].ask("hello", TICKET)
+    path.write_text(whole[:-30] + "\n" + whole + "\n")
+    with pytest.raises(UsageError, match=r"responses\.jsonl, line 1"):
+        model(tmp_path)
+
+
+def test_each_model_has_a_file_and_the_same_questions_are_one_hand_over(tmp_path):
+    for _ in range(2):
+        mailbox = Mailbox(tmp_path, lambda: "43-abc")
+        for worker, name in enumerate(("a", "org/b")):
+            with pytest.raises(Unanswered):
+                BatchModel(name, mailbox).ask("hello", TICKET.model_copy(update={"worker": worker}))
+        files, asked, number = mailbox.hand_over()
+        assert (files, asked, number) == (["requests-a.jsonl", "requests-org_b.jsonl"], 2, 1)
+    mailbox.close()
+    assert not list(tmp_path.glob("requests*"))

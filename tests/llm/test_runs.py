@@ -1,0 +1,229 @@
+"""A run with a model, live, through batch files and replayed: always the same run."""
+
+import json
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from beamsearch.records.trace import Trace
+from tests import ROOT
+from tests.llm.runs import (
+    KEY,
+    PROBLEM,
+    SMALL,
+    beamsearch,
+    command,
+    environment,
+    ledger,
+    refused,
+    requests,
+    response,
+    write_lines,
+)
+from tests.server import Script, serving
+from tests.traces import differences
+
+
+def environments_below(pid):
+    """Environment of every process that descends from one, by command line."""
+    parents = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(process.name)] = int(
+                (process / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            )
+        except OSError:
+            continue
+    below, found = {pid}, {}
+    while more := {child for child, parent in parents.items() if parent in below} - below:
+        below |= more
+    for child in below - {pid}:
+        try:
+            line = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            found[line] = Path(f"/proc/{child}/environ").read_bytes()
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    """A run against a live endpoint that wants a key: folder, output, environments seen below."""
+    folder = tmp_path_factory.mktemp("live") / "run"
+    seen = {}
+    with serving(script=Script(key=KEY)) as base_url:
+        process = subprocess.Popen(
+            command("run", PROBLEM, *SMALL, "--llm", "openai", "--output", folder),
+            env=environment(OPENAI_API_KEY=KEY, OPENAI_BASE_URL=base_url),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        done = threading.Event()
+
+        def watch():
+            while not done.wait(0.2):
+                seen.update(environments_below(process.pid))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        output = process.communicate(timeout=280)[0]
+        done.set()
+        watcher.join()
+    assert process.returncode == 0, output
+    return folder, output, seen
+
+
+def test_the_key_reaches_no_file_no_output_and_no_candidate(live):
+    folder, output, seen = live
+    assert KEY not in output
+    for path in folder.rglob("*"):
+        assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
+    # Every process that runs a module of ours: servers of candidates, their children, the walls.
+    modules = {line: variables for line, variables in seen.items() if "-m beamsearch." in line}
+    assert any("judge.server" in line for line in modules), "candidates' processes were looked at"
+    assert not [line for line, variables in modules.items() if KEY.encode() in variables]
+
+
+def test_the_ledger_has_every_call_and_show_its_sums(live):
+    folder, _, _ = live
+    lines = ledger(folder)
+    calls = list(folder.glob("optimization_trace/round_1/workers/*/calls/*.json"))
+    assert len(lines) == len(calls) >= 2 * 3
+    assert {"diagnosis", "variants", "reflection"} <= {line["purpose"] for line in lines}
+    for line in lines:  # $5 in, $0.50 cached, $30 out a million tokens
+        fresh = line["tokens_in"] - line["tokens_cached"]
+        cost = fresh * 5 + line["tokens_cached"] * 0.5 + line["tokens_out"] * 30
+        assert line["cost_usd"] == pytest.approx(cost / 1e6) and line["cost_usd"] > 0
+    shown = beamsearch("show", folder).stdout
+    total = sum(line["cost_usd"] for line in lines)
+    assert f"models: {len(lines)} calls" in shown and f"${total:.4f}" in shown
+    assert "best against cost:" in shown
+    told = json.loads(beamsearch("show", folder, "--json").stdout)["paid"]
+    assert told["total"]["tokens_in"] == sum(line["tokens_in"] for line in lines)
+    assert told["curve"][-1]["cost_usd"] == pytest.approx(total)
+
+
+def test_a_run_through_batch_files_moved_on_the_way_is_the_live_run(live, tmp_path):
+    one, other = tmp_path / "gpu" / "run", tmp_path / "network" / "elsewhere"
+    said = beamsearch("run", PROBLEM, *SMALL, "--llm", "batch", "--output", one, code=5)
+    assert (
+        "2 requests in requests.jsonl (hand-over 1)" in said.stderr and "error" not in said.stderr
+    )
+    asked = requests(one)
+    assert [request["url"] for request in asked] == ["/v1/chat/completions"] * 2
+    assert {request["custom_id"].split("-", 2)[2] for request in asked} == {
+        f"r1-w{worker}-diagnosis-a0" for worker in (0, 1)
+    }
+
+    # In part: one answer, and an error for the other. It goes as far as it can, and asks again.
+    write_lines(one / "responses.jsonl", [refused(asked[1]), response(asked[0])])
+    other.parent.mkdir()
+    shutil.move(one, other)
+    beamsearch("resume", other, code=5)
+    again = requests(other)
+    assert [request["custom_id"].split("-", 2)[2] for request in again] == [
+        "r1-w0-variants-a0",
+        "r1-w1-diagnosis-a0-e1",
+    ]
+
+    number, hand_overs, code = 1, 2, 5
+    while code == 5 and hand_overs < 12:
+        number += 1
+        write_lines(other / f"responses-{number}.jsonl", map(response, reversed(requests(other))))
+        done = subprocess.run(command("resume", other), env=environment(), capture_output=True)
+        code = done.returncode
+        hand_overs += code == 5
+    assert code == 0, done.stderr
+    assert not (other / "requests.jsonl").exists()
+    assert f"; {hand_overs} hand-overs" in beamsearch("show", other).stdout
+
+    different = [
+        name
+        for name in differences(live[0], other, unlike=("batch", "llm", "who_thinks"))
+        if not name.startswith("responses")
+    ]
+    assert different == ["batch.json", "ledger.jsonl"]
+    whole, half = (sum(x["cost_usd"] for x in ledger(folder)) for folder in (live[0], other))
+    assert half == pytest.approx(whole / 2), "the price list gives half the price for a batch"
+    for path in other.rglob("*.json*"):
+        assert str(tmp_path) not in path.read_text(), f"{path} holds an absolute path"
+
+
+def test_a_replay_ends_with_the_same_kernels(live, tmp_path):
+    done = beamsearch("replay", live[0], "--output", tmp_path / "again")
+    assert "nothing came out differently" in done.stdout
+    assert differences(live[0], tmp_path / "again", unlike=("llm", "who_thinks")) == []
+
+
+def test_a_changed_template_is_reported_and_the_kernels_stay(live, tmp_path):
+    # Given a copy of the project in which one template reads differently
+    for name in ("beamsearch", "profiling", "prompts", "problems"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / "copy" / name, ignore=ignored)
+    template = tmp_path / "copy" / "prompts" / "diagnosis.j2"
+    template.write_text("Read this well.\n\n" + template.read_text())
+
+    # When a recorded run is replayed with it
+    again = tmp_path / "again"
+    copy = tmp_path / "copy"
+    options = ["--output", again, "--json"]
+    done = beamsearch("replay", live[0], *options, cwd=copy, PYTHONPATH=str(copy))
+
+    # Then what differs is these prompts and nothing else, and the run itself says so too
+    told = json.loads(done.stdout)
+    assert [(d["what"], d["where"]) for d in told["differences"]] == [
+        ("prompt", "round 1 w0 diagnosis"),
+        ("prompt", "round 1 w1 diagnosis"),
+    ]
+    record = Trace(again).run_record()
+    assert record.best == Trace(live[0]).run_record().best
+    assert any("2 of " in note and "read differently" in note for note in record.notes)
+
+
+def test_one_workers_missing_answer_does_not_stop_the_others(live, tmp_path):
+    # Given a recording without the second worker's kernels
+    recorded = tmp_path / "recorded"
+    shutil.copytree(live[0], recorded)
+    folder = recorded / "optimization_trace" / "round_1" / "workers" / "w1" / "calls"
+    (folder / "opt_reply.json").unlink()
+
+    # When it answers, the first worker ends its round as before and the second has a reason
+    beamsearch("replay", recorded, "--output", tmp_path / "again")
+    before, after = (Trace(f).round_record(1).candidates for f in (live[0], tmp_path / "again"))
+    assert [c for c in before if c.worker == 0] == [c for c in after if c.worker == 0]
+    (lost,) = (c for c in after if c.worker == 1)
+    assert lost.verdict.outcome == "no_code" and "no reply to variants" in lost.verdict.reason
+
+
+def test_a_measured_run_goes_on_without_a_gpu_to_its_next_gpu_step(tmp_path):
+    (recorded,) = (ROOT / "artifacts").glob("82_*")
+    folder = tmp_path / "run"
+    shutil.copytree(recorded, folder)
+    rounds = len(Trace(folder).completed_rounds())
+    said = beamsearch("resume", folder, "--rounds", rounds, code=5).stderr
+    assert "waits for a GPU step" in said and "NVIDIA H200" in said
+    replies = list(folder.glob(f"optimization_trace/round_{rounds}/workers/*/opt_reply.txt"))
+    assert replies, "what needs no GPU was done"
+    assert len(Trace(folder).completed_rounds()) == rounds
+
+
+@pytest.mark.slow
+def test_a_run_stops_before_a_limit_on_calls_and_goes_on_when_it_grows(live, tmp_path):
+    folder = tmp_path / "run"
+    script = Script(key=KEY)
+    with serving(script=script) as base_url:
+        keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": base_url}
+        options = [*SMALL, "--llm", "openai", "--max-calls", "3", "--output", folder]
+        beamsearch("run", PROBLEM, *options, **keys)
+        record = Trace(folder).run_record()
+        assert record.status == "finished" and "3 calls (--max-calls)" in record.stop_reason
+        assert len(ledger(folder)) == len(script.requests) == 3
+        beamsearch("resume", folder, "--max-calls", "100", **keys)
+    assert len(script.requests) == len(ledger(live[0]))
+    # What is more is the closer look at the kernel that was the best when the limit was reached.
+    more = differences(live[0], folder, unlike=("max_calls",))
+    assert more in ([], ["examinations/r0-s0.json"])
