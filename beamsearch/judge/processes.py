@@ -183,7 +183,7 @@ class ForkServers:
                 if attempt == 2:
                     raise BeamsearchError(
                         f"no process for candidates could be started; {self._scratch}/server.log "
-                        f"says: {_tail(self._scratch / 'server.log', 400)}"
+                        f"says: {_log_tail(self._scratch / 'server.log')}"
                     ) from error
                 self._restart(generation)
         raise AssertionError
@@ -216,6 +216,7 @@ class ForkServers:
         folder = self._homes.folder(mode)
         cached = COMMON if trusted else key
         cache = self._homes.cache(cached) if cached else folder
+        output = _new_file(folder / "output.txt")
         ours, theirs = socket.socketpair()
         try:
             request = {
@@ -236,10 +237,11 @@ class ForkServers:
             pid = self._ask(mode, request, theirs.fileno())["pid"]
         except BaseException:
             ours.close()
+            os.close(output)
             raise
         finally:
             theirs.close()
-        return CandidateProcess(self, mode, generation, pid, ours, folder)
+        return CandidateProcess(self, mode, generation, pid, ours, folder, output)
 
     def end(self, mode: Mode, generation: int, pid: int) -> int | None:
         """End a child and its process group; how it ended, none where the server is gone too."""
@@ -282,6 +284,7 @@ class CandidateProcess:
         pid: int,
         link: socket.socket,
         folder: Path,
+        output: int,
     ) -> None:
         self._servers = servers
         self._mode: Mode = mode
@@ -289,6 +292,7 @@ class CandidateProcess:
         self._pid = pid
         self._link: socket.socket | None = link
         self._folder = folder
+        self._output = output
         self._handed_over: set[int] = set()
         self.output = ""
 
@@ -364,7 +368,8 @@ class CandidateProcess:
         self._link = None
         status = self._servers.end(self._mode, self._generation, self._pid)
         # Cleaned before it is cut, so that what is kept depends on no folder's name.
-        self.output = self.clean(_tail(self._folder / "output.txt", 2 * OUTPUT_TAIL))[-OUTPUT_TAIL:]
+        self.output = self.clean(_tail(self._output, 2 * OUTPUT_TAIL))[-OUTPUT_TAIL:]
+        os.close(self._output)
         shutil.rmtree(self._folder, ignore_errors=True)
         return status
 
@@ -375,9 +380,24 @@ class CandidateProcess:
         return re.sub(r"\b0x[0-9a-f]{6,}\b", "0x…", text)
 
 
-def _tail(path: Path, characters: int) -> str:
-    with suppress(OSError), path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 4 * characters))
-        return file.read().decode(errors="replace")[-characters:].strip()
+def _new_file(path: Path) -> int:
+    """A descriptor of a file made here: whatever a candidate puts in the file's place later (a pipe
+    on which reading never ends, a link to what it may not read itself) is not read."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _tail(descriptor: int, characters: int) -> str:
+    begin = max(0, os.fstat(descriptor).st_size - 4 * characters)
+    data = os.pread(descriptor, 4 * characters, begin)
+    return data.decode(errors="replace")[-characters:].strip()
+
+
+def _log_tail(path: Path) -> str:
+    """The end of the server's log, which a candidate without walls could have replaced too."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return _tail(descriptor, 400)
+        finally:
+            os.close(descriptor)
     return ""
