@@ -252,11 +252,18 @@ class Harness:
         if self.device != "cpu":
             self._synchronize()
 
+    def _each(self, result: Any) -> list[Any]:
+        """What a call returned, one by one. PyTorch's own results may be named tuples; a kernel's
+        container of another class could do its work while it is walked through."""
+        plain = type(result) in (tuple, list)
+        several = plain or (self.module is None and isinstance(result, tuple | list))
+        return [*result] if several else [result]
+
     def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were."""
         if self.module is not None:
             refuse_patches(self._members)
-        results = list(result) if isinstance(result, tuple | list) else [result]
+        results = self._each(result)
         known = {s.data_ptr() for s in self._storages.values()}
         described: list[dict[str, Any]] = []
         mapped = [self._map(item) for item in storages]

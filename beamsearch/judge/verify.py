@@ -302,8 +302,10 @@ def check_result(
         raise wrong("the kernel changed its inputs or parameters; write to a new tensor")
     reported = answer.get("results")
     if not isinstance(reported, list) or len(reported) != len(inputs.expected):
-        count = len(reported) if isinstance(reported, list) else 0
-        raise wrong(f"returned {count} values where {len(inputs.expected)} are expected")
+        reported = reported if isinstance(reported, list) else []
+        kinds = ", ".join(str(told.get("type")) for told in reported if isinstance(told, dict))
+        count, wanted = len(reported), len(inputs.expected)
+        raise wrong(f"returned {count} values ({kinds[:200]}) where {wanted} are expected")
     for told, expected in zip(reported, inputs.expected, strict=True):
         complaint = misfit(told, expected)
         if complaint:
