@@ -162,6 +162,8 @@ class MeasuringJudge:
     def _prepare(self) -> None:
         """Once, before the first candidate: which walls CUDA works behind, and in the compile cache
         what every kernel's launch needs."""
+        if self._ready:  # or every job would wait for the GPU twice
+            return
         with self._lock, self._lane.held():
             if self._ready:
                 return
