@@ -301,9 +301,12 @@ def here() -> str:
 def _try() -> None:
     """Try all walls in a child, and say."""
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as folder:
+        Path(folder).chmod(0o711)
+        own = Path(folder) / "own"  # as a candidate's folder lies in the scratch folder
+        own.mkdir()
         pid, apart = fork_apart({})
         if pid == 0:
-            plan = Plan([folder], python_places(), [], FIRST_UID, {}, [])
+            plan = Plan([str(own)], python_places(), [], FIRST_UID, {}, [])
             os.write(1, told(build(plan, apart)).encode())
             os._exit(0)
         os.waitpid(pid, 0)
