@@ -324,9 +324,10 @@ class MeasuringJudge:
                     sets.close()
 
     def profile(self, subject: Subject) -> Profile:
-        """Nsight Compute's profile; the compiler's, with a note, where there can be none.
+        """Nsight Compute's profile; the compiler's, with a note, where there can be none; one with
+        no launches where a kernel that runs here does not compile without a GPU.
 
-        Raises KernelError where the kernel can be profiled in neither way.
+        Raises KernelError where the kernel cannot even be imported, or never ends.
         """
         source = source_of(subject)
         key = source_key(source)
@@ -341,7 +342,9 @@ class MeasuringJudge:
                 if isinstance(error, NcuMissing | NcuPermission | NcuTooOld):
                     self._no_ncu = note  # it will not get better
         if note is not None:
-            profile = self._compiler_profile(source).model_copy(update={"note": note})
+            profile = self._compiler_profile(source)
+            notes = [text for text in (note, profile.note) if text]
+            profile = profile.model_copy(update={"note": "; ".join(notes)})
         with self._lock:
             self._profiles[key] = profile
         return profile
@@ -359,6 +362,7 @@ class MeasuringJudge:
                 self._compile_ahead(source, write_source(self._scratch, source), log)
             except Rejected as rejection:
                 raise KernelError(f"cannot be profiled: {rejection.reason}") from rejection
-        if key not in self._compiled:
-            raise KernelError("cannot be profiled: " + "; ".join(log.not_checked))
+        if key not in self._compiled:  # it may be correct, and a run goes on without a profile
+            note = "; ".join(log.not_checked)
+            return Profile(source="compiler", gpu=self._gpu.name, launches=[], note=note)
         return self._compiled[key]
