@@ -50,6 +50,7 @@ class Comparer:
                 failed[name] = rejection.reason
                 self._batches.pop(name, None)
                 self._drop(name)
+                self._timed.sets.mend()  # the others must not find what it wrote
 
         try:
             for subject in subjects:
@@ -94,6 +95,7 @@ class Comparer:
         every = list(range(len(self._timed.inputs)))
         run_batch(process, self._timed, every, 0, 2, first_s, check=True)
         again = run_batch(process, self._timed, self._timed.schedule(3), 0, 2, first_s)
+        self._timed.check_unchanged()
         self._estimates[name] = statistics.median(again.times_ms)
 
     def _turn(self, name: str, new: int) -> None:
@@ -102,6 +104,7 @@ class Comparer:
         count = max(2, min(20, round(TURN_MS / max(estimate, 1e-3))))
         process = self._processes[name]
         batch = fresh_batch(process, self._timed, count, 2, estimate, new)
+        self._timed.check_unchanged()  # or the next subject would be blamed
         self._batches.setdefault(name, []).append(batch)
 
     def _believe(self, name: str) -> None:

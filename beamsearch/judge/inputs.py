@@ -259,7 +259,7 @@ class InputSets:
         _settle(buffers)
         inputs.shared.checksums[:] = [buffer.checksum() for buffer in buffers]
         del instance, oracles
-        if self._is_short():
+        if self.device != "cpu" and self._is_short():
             self._release()
 
     def mend(self) -> None:

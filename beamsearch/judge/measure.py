@@ -64,6 +64,7 @@ class Visit:
         measurement = self._measurement(times, before)
         log.passed(Stage.TIMING, "clocks", f"{len(times)} calls, the clocks agree")
         watch_calls(process, timed, triton_kernels(source), measurement.time_ms, log)
+        timed.check_unchanged()
         reason = impossible(measurement.time_ms, self._work, self._gpu, self.l2_bytes, self._needed)
         if reason:
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)

@@ -198,7 +198,6 @@ class MeasuringJudge:
 
         true = self._true_sets()  # before a candidate has any of the memory
         processes: list[CandidateProcess] = []
-        sound = False
         try:
             process, elsewhere = self._run_smoke(opened(), opened, log)
             run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
@@ -215,7 +214,6 @@ class MeasuringJudge:
                 self._try_elsewhere(process, opened, log)
             else:
                 log.not_checked.append(NOT_IN_A_RUN)
-            sound = log.reach is Reach.GENERAL
         except torch.OutOfMemoryError as error:
             reason = "takes so much GPU memory that none is left to check its results with"
             raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
@@ -224,8 +222,7 @@ class MeasuringJudge:
                 process.end()
                 log.output.append(process.output)
             self._visit.restore()
-            if not sound:
-                self._mend()
+            self._mend()
         return measurement
 
     def _true_sets(self) -> list[InputSet]:
@@ -241,7 +238,7 @@ class MeasuringJudge:
             ) from error
 
     def _mend(self) -> None:
-        """After a candidate that was not right everywhere: it may have written anywhere."""
+        """After each candidate, a correct one too: it may have written anywhere."""
         for sets in (self._smoke, self._true):
             if sets is not None:
                 sets.mend()

@@ -22,7 +22,14 @@ from beamsearch.judge.agreement import (
 )
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.processes import CandidateProcess
-from beamsearch.judge.verify import Log, Rejected, check_result, guarded, parsed
+from beamsearch.judge.verify import (
+    CHANGED_INPUTS,
+    Log,
+    Rejected,
+    check_result,
+    guarded,
+    parsed,
+)
 from beamsearch.records.verdict import Outcome, Stage
 
 TARGET_MS = 300.0
@@ -69,6 +76,17 @@ class TimedSets:
         self.seeds.setdefault(number, self.inputs[number].seed)
         self.sets.renew(self.inputs[number])
         return number
+
+    def check_unchanged(self) -> None:
+        """Every set is what was handed out, also those whose call was not the last. Repairs, and
+        raises Rejected where one is not."""
+        changed = [item for item in self.inputs if item.shared and item.modified(item.shared)]
+        for inputs in changed:
+            self.sets.repair(inputs)
+        if changed:
+            labels = ", ".join(inputs.label for inputs in changed)
+            reason = f"in timed calls on {labels}: {CHANGED_INPUTS}"
+            raise Rejected(Outcome.WRONG, Stage.TIMING, reason)
 
     def schedule(self, count: int) -> list[int]:
         """That many calls, by number of their set: rounds over all sets, each in a new order."""

@@ -37,6 +37,7 @@ INTERPRET_S = 30.0
 GPU_CALL_S = 20.0
 """Seconds one call on the GPU may take, a first compilation included."""
 NOT_IN_A_RUN = "other shapes and layouts: tried on the winner of a run, and by `verify`"
+CHANGED_INPUTS = "the kernel changed its inputs or parameters; write to a new tensor"
 
 # Raised by Triton for code that cannot be compiled or launched on this GPU.
 COMPILE_ERRORS = {
@@ -299,7 +300,7 @@ def check_result(
 
     if inputs.modified(handout):
         sets.repair(inputs)
-        raise wrong("the kernel changed its inputs or parameters; write to a new tensor")
+        raise wrong(CHANGED_INPUTS)
     reported = answer.get("results")
     if not isinstance(reported, list) or len(reported) != len(inputs.expected):
         reported = reported if isinstance(reported, list) else []
