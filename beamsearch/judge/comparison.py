@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beamsearch.executor.jobs import Subject
-from beamsearch.judge.agreement import Batch, clocks_disagree, remembers
+from beamsearch.judge.agreement import Batch
 from beamsearch.judge.processes import CandidateProcess
 from beamsearch.judge.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, fresh_batch, run_batch
+from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, disbelieved, fresh_batch, run_batch
 from beamsearch.judge.verify import GPU_CALL_S, Log, Rejected, bind, check_policy, guarded, load
 from beamsearch.problem import Problem
 from beamsearch.records.verdict import Outcome, Stage
@@ -110,7 +110,7 @@ class Comparer:
     def _believe(self, name: str) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected."""
         batches = self._batches[name]
-        reason = clocks_disagree(batches, self._timed.flush_ms) or remembers(batches)
+        reason = disbelieved(batches, self._timed.flush_ms)
         if reason:
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
 
