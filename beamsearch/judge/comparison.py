@@ -12,8 +12,17 @@ from beamsearch.judge.agreement import Batch
 from beamsearch.judge.processes import CandidateProcess
 from beamsearch.judge.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, disbelieved, fresh_batch, run_batch
-from beamsearch.judge.verify import GPU_CALL_S, Log, Rejected, bind, check_policy, guarded, load
+from beamsearch.judge.timing import TimedSets, disbelieved, fresh_batch, run_batch
+from beamsearch.judge.verify import (
+    FIRST_CALL_S,
+    GPU_CALL_S,
+    Log,
+    Rejected,
+    bind,
+    check_policy,
+    guarded,
+    load,
+)
 from beamsearch.problem import Problem
 from beamsearch.records.verdict import Outcome, Stage
 

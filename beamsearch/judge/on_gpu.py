@@ -35,6 +35,7 @@ from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verify import (
     COMPILE_S,
+    FIRST_CALL_S,
     GPU_CALL_S,
     NOT_IN_A_RUN,
     Log,
@@ -200,7 +201,7 @@ class MeasuringJudge:
         processes: list[CandidateProcess] = []
         try:
             process, elsewhere = self._run_smoke(opened(), opened, log)
-            run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+            run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
             if elsewhere is not None:
                 # What failed there may be the values, not the shape: all of them at the true ones.
                 known = {inputs.label for inputs in true}
@@ -260,7 +261,7 @@ class MeasuringJudge:
             log.not_checked.append(f"shrunk shapes: {error}")
             return process, None
         try:
-            run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S)
+            run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S, FIRST_CALL_S)
         except Rejected as rejection:
             if rejection.outcome is Outcome.TIMEOUT:
                 raise

@@ -25,6 +25,7 @@ from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.processes import CandidateProcess
 from beamsearch.judge.verify import (
     CHANGED_INPUTS,
+    FIRST_CALL_S,
     Log,
     Rejected,
     check_result,
@@ -41,8 +42,6 @@ BATCHES = 6
 """Batches the calls are dealt into; each begins with new values and ends with a checked result."""
 WATCHED = 6
 """Calls whose kernels are listed; one of them is the first on new values."""
-FIRST_CALL_S = 60.0
-"""Seconds for the first timed calls, in which a candidate may still tune itself."""
 
 
 @dataclass(frozen=True)
