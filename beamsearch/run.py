@@ -17,7 +17,6 @@ from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.floor import beaten_floor, measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
-from beamsearch.judge.walls import here as walls_here
 from beamsearch.kernel import read_kernel
 from beamsearch.problem import Problem, instantiate, least_work, read_problem
 from beamsearch.proposer.choose import make_proposer
@@ -155,8 +154,6 @@ class _Run:
             self.observer.run_started(self.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
                 self.observer.note(warning)
-            if (walls := walls_here()).startswith("missing"):
-                self.observer.note(walls)
             executor = LocalExecutor(
                 self.problem,
                 gpu=gpu,
@@ -168,6 +165,8 @@ class _Run:
             with stop_on_signal(self.stop):
                 try:
                     self._first_round(executor, gpu, device)
+                    if (walls := executor.walls()).startswith("missing"):
+                        self.observer.note(walls)
                     shared = Shared(
                         trace=self.trace,
                         card=self._card(),
