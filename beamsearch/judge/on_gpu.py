@@ -59,6 +59,8 @@ TRUE_SETS = 5
 """Input sets at the true shapes, each from a seed of its own."""
 OPEN_S = 60.0
 """Seconds for a CUDA context, which takes under one."""
+CLOSE_S = 5.0
+"""Seconds to wait for the lane at the end."""
 
 
 class MeasuringJudge:
@@ -314,8 +316,14 @@ class MeasuringJudge:
             return self._visit.compare(subjects, self._true, true, self._scratch, self.open_process)
 
     def close(self) -> None:
-        """Give the GPU's memory back; the fork servers must have ended."""
-        with self._lane.held():
+        """Give the GPU's memory back; the fork servers must have ended.
+
+        Where somebody keeps the lane (a worker that was given up, within a profiler), the memory
+        goes back when this process ends.
+        """
+        with self._lane.held(CLOSE_S) as held:
+            if not held:
+                return
             elsewhere = [sets for _, sets in self._elsewhere or []]
             for sets in (self._smoke, self._true, *elsewhere):
                 if sets is not None:
