@@ -309,11 +309,22 @@ class MeasuringJudge:
         return process
 
     def compare(self, subjects: list[Subject]) -> Comparison:
-        """Times of several subjects, interleaved."""
+        """Times of several subjects, interleaved. Raises ProblemError where they and the oracle do
+        not fit on the GPU together."""
+        import torch
+
         self._prepare()
         with self._lane.held():
             true = self._true_sets()
-            return self._visit.compare(subjects, self._true, true, self._scratch, self.open_process)
+            try:
+                return self._visit.compare(
+                    subjects, self._true, true, self._scratch, self.open_process
+                )
+            except torch.OutOfMemoryError as error:
+                raise ProblemError(
+                    f"{self._problem.name} does not fit on this GPU beside {len(subjects)} "
+                    f"subjects; compare fewer at once: {str(error).splitlines()[0]}"
+                ) from error
 
     def close(self) -> None:
         """Give the GPU's memory back; the fork servers must have ended.
