@@ -79,10 +79,14 @@ def scrubbed_environment() -> dict[str, str]:
 class ForkServers:
     """The processes that candidates are forked from: one per mode, started when first needed."""
 
-    def __init__(self, scratch: Path, *, interpreter: bool, bare: bool = False) -> None:
+    def __init__(self, scratch: Path, *, interpreter: bool, bare_for: Homes | None = None) -> None:
+        """`bare_for`: walls are left to nobody, and the folders and caches are those of others."""
         self._scratch = scratch
-        self._homes = Homes(scratch)
-        self._wrapping = [] if bare else bubblewrap(scratch, self._homes.around)
+        self._homes = bare_for or Homes(scratch)
+        if bare_for:
+            self._wrapping = []
+        else:
+            self._wrapping = bubblewrap(scratch, self._homes.around, self._homes.common)
         self._bare: ForkServers | None = None
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
         self._controls: dict[Mode, socket.socket] = {}
@@ -194,7 +198,7 @@ class ForkServers:
             if self._bare is None:
                 folder = self._scratch / "trusted"
                 folder.mkdir(parents=True, exist_ok=True)
-                self._bare = ForkServers(folder, interpreter=False, bare=True)
+                self._bare = ForkServers(folder, interpreter=False, bare_for=self._homes)
             return self._bare
 
     def _restart(self, generation: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from beamsearch.commands.lane import lane
 from beamsearch.judge import walls
+from beamsearch.judge.processes import CandidateError, ForkServers
 from beamsearch.judge.walls import FILES, NAMES, NETWORK, PROCESSES, USER, Plan
 from beamsearch.problem import Problem
 
@@ -168,6 +169,32 @@ def test_root_in_a_container_gives_candidates_of_a_verb_another_user(
     assert missing[FILES]
     assert missing[USER] == ""
     assert looked == [plan.uid, [True, False]]
+
+
+def test_behind_bubblewrap_candidates_begin_with_the_common_cache_and_cannot_write_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walls.os, "geteuid", lambda: SOMEBODY)
+    servers = ForkServers(tmp_path, interpreter=False)
+    monkeypatch.undo()
+    if not servers._wrapping:
+        pytest.skip("bubblewrap does not work here")
+    kernel = tmp_path / "writes.py"
+    kernel.write_text(
+        "import os, pathlib\ncache = pathlib.Path(os.environ['TRITON_CACHE_DIR'])\n"
+        "print(sorted(os.listdir(cache)))\n(cache / 'made').write_text('x')\n"
+        "(cache.parent / 'common' / 'rubbish').write_text('x')\n"
+    )
+    try:
+        with servers.fork("normal", trusted=True) as process:
+            process.ask("load", 30.0, source=str(kernel))
+        with servers.fork("normal", key="k") as process:
+            with pytest.raises(CandidateError, match="Read-only"):
+                process.ask("load", 30.0, source=str(kernel))
+            process.end()
+            assert process.output.startswith("['made', 'rubbish']")
+    finally:
+        servers.close()
 
 
 def test_what_stands_here_is_told_in_one_line() -> None:
