@@ -6,11 +6,12 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.distributions import DISTRIBUTIONS
-from beamsearch.errors import BeamsearchError, KernelError, ProblemError
+from beamsearch.errors import BeamsearchError, KernelError, ProblemError, Stopped
 from beamsearch.executor.jobs import Comparison, Judgement, Subject
 from beamsearch.executor.lane import Lane
 from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
@@ -22,6 +23,7 @@ from beamsearch.judge.processes import (
     DeadlineMissed,
     ForkServers,
     ProcessDied,
+    ServerLost,
 )
 from beamsearch.judge.profiling_run import profile_on_gpu
 from beamsearch.judge.robustness import (
@@ -176,13 +178,27 @@ class MeasuringJudge:
                     self._servers.leave_out(wall, f"the GPU's memory is shared otherwise: {reason}")
             with self.open_process(trusted=True) as process:
                 process.ask("prepare", COMPILE_S)
-            for wall in (FILES, NETWORK, PROCESSES, USER):
-                try:
-                    self.open_process().end()
-                    break
-                except BeamsearchError:  # one wall less, until CUDA starts
-                    self._servers.leave_out(wall, "CUDA does not start behind it")
+            self._choose_walls()
             self._ready = True
+
+    def _choose_walls(self) -> None:
+        """Leave out as few walls as CUDA needs to start: none, each alone, two, in the end all.
+
+        Raises what stops it where that does not help either.
+        """
+        names = [name for name in (FILES, NETWORK, PROCESSES, USER) if self._servers.builds(name)]
+        trials = [chosen for count in (0, 1, 2) for chosen in combinations(names, count)]
+        for left_out in [*trials, tuple(names)]:
+            for wall in left_out:
+                self._servers.leave_out(wall, "CUDA does not start behind it")
+            try:
+                self.open_process().end()
+                return
+            except BeamsearchError as error:
+                for wall in left_out:
+                    self._servers.build_again(wall)
+                if isinstance(error, Stopped | ServerLost) or len(left_out) == len(names):
+                    raise
 
     def walls(self) -> dict[str, str]:
         """Wall -> why candidates do without it here, "" where it stands."""

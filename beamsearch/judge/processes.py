@@ -150,6 +150,15 @@ class ForkServers:
         self._without[wall] = reason
         self._missing = None
 
+    def build_again(self, wall: str) -> None:
+        """Build it after all."""
+        self._without.pop(wall, None)
+        self._missing = None
+
+    def builds(self, wall: str) -> bool:
+        """Whether this wall is tried, as far as the system lets it be built."""
+        return wall not in self._without
+
     def walls(self) -> dict[str, str]:
         """Wall -> why candidates do without it here, "" where it stands."""
         if self._missing is None:
