@@ -179,6 +179,7 @@ class MeasuringJudge:
             with self.open_process(trusted=True) as process:
                 process.ask("prepare", COMPILE_S)
             self._choose_walls()
+            self._visit.lists_kernels = self._lists_kernels()
             self._ready = True
 
     def _choose_walls(self) -> None:
@@ -199,6 +200,14 @@ class MeasuringJudge:
                     self._servers.build_again(wall)
                 if isinstance(error, Stopped | ServerLost) or len(left_out) == len(names):
                     raise
+
+    def _lists_kernels(self) -> bool:
+        """Whether CUPTI works behind the walls, from a process with no candidate in it."""
+        with self.open_process() as process:
+            try:
+                return "missing" not in process.ask("watch", OPEN_S, schedule=[])
+            except (CandidateError, ProcessDied, DeadlineMissed):
+                return False
 
     def walls(self) -> dict[str, str]:
         """Wall -> why candidates do without it here, "" where it stands."""

@@ -207,10 +207,12 @@ def watch_calls(
     own: Collection[str],
     time_ms: float,
     log: Log,
+    *,
+    must_tell: bool,
 ) -> None:
     """List the kernels of a few calls and see that they are an honest candidate's.
 
-    own: names of its own kernels. Raises Rejected.
+    own: names of its own kernels. must_tell: CUPTI works here. Raises Rejected.
     """
     for attempt in (1, 2):
         new = timed.renew()
@@ -220,6 +222,12 @@ def watch_calls(
         names = [timed.names[number] for number in schedule]
         answer = _ask(process, "watch", FIRST_CALL_S, schedule=names)
         if missing := answer.get("missing"):
+            if must_tell:
+                raise Rejected(
+                    Outcome.DISALLOWED,
+                    Stage.TIMING,
+                    f"its process says that CUPTI does not work ({missing}), as it does here",
+                )
             log.not_checked.append(f"which kernels ran: CUPTI does not tell ({missing})")
             return
         told = answer.get("calls")
