@@ -28,7 +28,6 @@ from beamsearch.executor.local import LocalExecutor
 from beamsearch.first_kernel import write_first
 from beamsearch.floor import beaten_floor, measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
-from beamsearch.judge.walls import here as walls_here
 from beamsearch.kernel import read_kernel
 from beamsearch.ledger import other_prompts, save_ledger
 from beamsearch.problem import Problem, instantiate, least_work, read_problem
@@ -170,8 +169,6 @@ class _Run:
             self.observer.run_started(self.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
                 self.observer.note(warning)
-            if (walls := walls_here()).startswith("missing"):
-                self.observer.note(walls)
             executor = self._executor(gpu, device)
             with stop_on_signal(self.stop):
                 try:
@@ -179,6 +176,8 @@ class _Run:
                         self._update(floor=measure_floor(self.problem, gpu, device))
                         self._write_first(executor, proposer, mailbox)
                     self._first_round(executor, gpu, device)
+                    if (walls := executor.walls()).startswith("missing"):
+                        self.observer.note(walls)
                     shared = Shared(
                         trace=self.trace,
                         card=self._card(),

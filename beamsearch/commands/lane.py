@@ -24,6 +24,8 @@ def lane(
     from beamsearch.executor.local import LocalExecutor
 
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as scratch:
+        # Candidates are other users, who may pass through and not look around.
+        Path(scratch).chmod(0o711)
         executor = LocalExecutor(
             problem,
             gpu=gpu_facts(device, target),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 KernelsArgument = Annotated[
     list[Path], typer.Argument(metavar="KERNEL...", help="Kernel files, the first the subject.")
 ]
+BASELINES = ("input", "eager", "compile", "max_autotune", "max-autotune")
+"""What stands beside the kernels, under these names."""
 
 
 def time(
@@ -50,10 +52,9 @@ def time(
     from beamsearch.commands.verify import read_source
     from beamsearch.floor import measure_floor
 
-    named: dict[str, Path | None] = {}
     for path in kernels:
         read_source(path)  # an unreadable file is told before anything is measured
-        named[path.stem if path.stem not in named else str(path)] = path
+    named: dict[str, Path | None] = {**named_kernels(kernels)}
     subject = next(iter(named))
     if found.input_kernel is not None and found.input_kernel.resolve() not in {
         path.resolve() for path in kernels
@@ -69,6 +70,16 @@ def time(
         typer.echo("\n".join(table(found.name, gpu, subject, comparison, floor)))
     if any(name in comparison.failed for name in named):
         raise typer.Exit(1)
+
+
+def named_kernels(kernels: list[Path]) -> dict[str, Path]:
+    """The kernels by their shortest name that is neither another's nor a baseline's."""
+    named: dict[str, Path] = {}
+    for path in kernels:
+        full = str(path.resolve())
+        names = (path.stem, path.name, str(path))
+        named[next((n for n in names if n not in named and n not in BASELINES), full)] = path
+    return named
 
 
 def shown(name: str) -> str:

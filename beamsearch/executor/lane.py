@@ -6,6 +6,7 @@ import fcntl
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,15 +24,21 @@ class Lane:
         self._path = (folder or common) / f"beamsearch-{uuid}.lock"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the GPU; whoever waits gets it when this ends, also by a kill."""
-        with self._thread_lock:
+    def held(self, timeout_s: float | None = None) -> Iterator[bool]:
+        """Hold the GPU; whoever waits gets it when this ends, also by a kill. False, and not held,
+        where it was not free in time."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        if not self._thread_lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            yield False
+            return
+        try:
             descriptor = self._open()
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                yield
+                yield _locked(descriptor, deadline)
             finally:
                 os.close(descriptor)
+        finally:
+            self._thread_lock.release()
 
     def _open(self) -> int:
         """The lock file, which may belong to another user: reading is enough to lock it."""
@@ -39,3 +46,18 @@ class Lane:
             return os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
             return os.open(self._path, os.O_RDONLY | os.O_CREAT, 0o644)
+
+
+def _locked(descriptor: int, deadline: float | None) -> bool:
+    """Lock an open file, whoever has to be waited for; whether that came about by the deadline."""
+    if deadline is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return True
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)

@@ -30,6 +30,11 @@ work; the median of six such calls is within 3% of the others' on an H200."""
 SEEN_MS = 0.02
 """The same in milliseconds, for kernels so short that the launch is most of their time."""
 
+WARM_SHARE = 1.3
+WARM_MS = 0.5
+"""How much longer warm-up calls may take than timed ones, and what a batch's may take beyond that:
+the first of them begins with cold caches, in Python too, and the last is waited for."""
+
 SHORTCUT_SHARE = 1.15
 SHORTCUT_MS = 0.001
 """The same for the kernels alone, in one call: theirs repeat within a microsecond."""
@@ -81,6 +86,8 @@ class Batch:
     span_ms: float
     """By the judge's clock, from the request to the answer."""
     warmup: int
+    warm_ms: float = 0.0
+    """Warm-up calls and their flushes, by the events."""
 
 
 def clocks_disagree(batches: Sequence[Batch], flush_ms: float) -> str | None:
@@ -102,10 +109,16 @@ def clocks_disagree(batches: Sequence[Batch], flush_ms: float) -> str | None:
 
 
 def remembers(batches: Sequence[Batch]) -> str | None:
-    """Why the times look like those of results kept from earlier calls on the same values."""
-    sighted = [pair for b in batches for pair in zip(b.first_sight, b.times_ms, strict=True)]
-    new = [time for first, time in sighted if first]
-    seen = [time for first, time in sighted if not first]
+    """Why the times look like those of results kept from earlier calls on the same values.
+
+    A batch's calls up to the first on new values count together: any of them may have looked ahead.
+    """
+    new, seen = [], []
+    for batch in batches:
+        sighted = list(zip(batch.first_sight, batch.times_ms, strict=True))
+        seen += [time for first, time in sighted if not first]
+        if True in batch.first_sight:
+            new.append(max(batch.times_ms[: batch.first_sight.index(True) + 1]))
     if len(new) < 3 or len(seen) < 3:  # too few for a median
         return None
     fresh, again = statistics.median(new), statistics.median(seen)
@@ -117,11 +130,29 @@ def remembers(batches: Sequence[Batch]) -> str | None:
     )
 
 
+def works_ahead(batches: Sequence[Batch], flush_ms: float) -> str | None:
+    """Why the warm-up calls look like more work than the timed ones; `flush_ms` as above.
+
+    The median over the batches: the machine may be slow in one, and a kernel that prepares results
+    gains nothing from one.
+    """
+    usual = statistics.median(time for batch in batches for time in batch.times_ms)
+    beyond = statistics.median(
+        batch.warm_ms - batch.warmup * (WARM_SHARE * usual + flush_ms) for batch in batches
+    )
+    if beyond <= WARM_MS:
+        return None
+    return (
+        f"its warm-up calls take {beyond:.4g} ms more in a batch than timed calls of {usual:.4g} "
+        "ms explain: results are prepared before the timed calls"
+    )
+
+
 def shortcut(calls: Sequence[WatchedCall], first: int) -> str | None:
-    """Why the kernels of the call on new values (by its number) look like more than the others'."""
-    fresh = busy_ms(calls[first].during)
-    others = [busy_ms(call.during) for number, call in enumerate(calls) if number != first]
-    again = statistics.median(others)
+    """Why the kernels of the calls up to the one on new values (by its number) look like more than
+    the others': any of them may have looked ahead."""
+    fresh = max(busy_ms(call.during) for call in calls[: first + 1])
+    again = statistics.median(busy_ms(call.during) for call in calls[first + 1 :])
     if fresh <= SHORTCUT_SHARE * again + SHORTCUT_MS:
         return None
     return (

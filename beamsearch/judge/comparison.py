@@ -8,12 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beamsearch.executor.jobs import Subject
-from beamsearch.judge.agreement import Batch, clocks_disagree, remembers
+from beamsearch.judge.agreement import Batch
 from beamsearch.judge.processes import CandidateProcess
 from beamsearch.judge.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.timing import FIRST_CALL_S, TimedSets, fresh_batch, run_batch
-from beamsearch.judge.verify import GPU_CALL_S, Log, Rejected, bind, check_policy, guarded, load
+from beamsearch.judge.timing import TimedSets, disbelieved, fresh_batch, run_batch
+from beamsearch.judge.verify import (
+    FIRST_CALL_S,
+    GPU_CALL_S,
+    Log,
+    Rejected,
+    bind,
+    check_policy,
+    guarded,
+    load,
+)
 from beamsearch.problem import Problem
 from beamsearch.records.verdict import Outcome, Stage
 
@@ -50,6 +59,7 @@ class Comparer:
                 failed[name] = rejection.reason
                 self._batches.pop(name, None)
                 self._drop(name)
+                self._timed.sets.mend()  # the others must not find what it wrote
 
         try:
             for subject in subjects:
@@ -94,6 +104,7 @@ class Comparer:
         every = list(range(len(self._timed.inputs)))
         run_batch(process, self._timed, every, 0, 2, first_s, check=True)
         again = run_batch(process, self._timed, self._timed.schedule(3), 0, 2, first_s)
+        self._timed.check_unchanged()
         self._estimates[name] = statistics.median(again.times_ms)
 
     def _turn(self, name: str, new: int) -> None:
@@ -102,12 +113,13 @@ class Comparer:
         count = max(2, min(20, round(TURN_MS / max(estimate, 1e-3))))
         process = self._processes[name]
         batch = fresh_batch(process, self._timed, count, 2, estimate, new)
+        self._timed.check_unchanged()  # or the next subject would be blamed
         self._batches.setdefault(name, []).append(batch)
 
     def _believe(self, name: str) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected."""
         batches = self._batches[name]
-        reason = clocks_disagree(batches, self._timed.flush_ms) or remembers(batches)
+        reason = disbelieved(batches, self._timed.flush_ms)
         if reason:
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
 

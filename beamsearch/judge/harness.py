@@ -36,6 +36,9 @@ from beamsearch.judge.protocol import (
 from beamsearch.judge.stopwatch import Stopwatch
 from beamsearch.kernel import CallArguments, bind
 
+QUEUED = 4
+"""Flushes before the first timed call: a third of a millisecond in which Python gets ahead."""
+
 
 def serve(link: socket.socket) -> None:
     """Answer the judge's requests until it hangs up."""
@@ -188,18 +191,23 @@ class Harness:
     def do_time(self, warmup: int, warm: str, schedule: list[str]) -> dict[str, Any]:
         """Time one call for each name in the schedule, the L2 emptied before each. Milliseconds.
 
-        Warm-up calls are on the name `warm`. The last result is kept for `do_collect`.
+        Warm-up calls are on the name `warm`; `warm_ms` is what they took together, their flushes
+        and all that they gave the GPU on whatever stream. The last result is kept for `do_collect`.
         """
         watch = self._stopwatch
         assert watch is not None
         calls = [self._calls[name] for name in schedule]
-        watch.prepare(len(calls))
+        watch.prepare(len(calls) + 1)
         result = self._last = None
         with call_mode():
+            watch.start(len(calls))
             for _ in range(warmup):
                 watch.flush()
                 self._calls[warm]()
-            watch.flush()  # the queue is never empty, or the first call would wait for Python
+            watch.wait()
+            watch.end(len(calls))
+            for _ in range(QUEUED):
+                watch.flush()  # the queue is never empty, or the first call would wait for Python
             for index, call in enumerate(calls):
                 result = None  # its memory is free for the next call
                 watch.flush()
@@ -208,18 +216,21 @@ class Harness:
                 watch.end(index)
             watch.wait()
         self._last = result
-        return {"times_ms": watch.times_ms(len(calls))}
+        *times_ms, warm_ms = watch.times_ms(len(calls) + 1)
+        return {"times_ms": times_ms, "warm_ms": warm_ms}
 
     def do_collect(self, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
-        """Copy the last timed call's results out."""
+        """Copy the last timed or watched call's results out."""
         result, self._last = self._last, None
         return self._hand_over(result, outputs, storages)
 
     def do_watch(self, schedule: list[str]) -> dict[str, Any]:
         """One call for each name, with all that the GPU does `before` it (the flush, and what was
-        left over) and `during` it; or why that cannot be told."""
+        left over) and `during` it; or why that cannot be told. The last result is kept for
+        `do_collect`."""
         watch, watcher = self._stopwatch, self._watcher
         assert watch is not None
+        result = self._last = None
         if watcher is None:
             return {"missing": self._no_watcher}
         told = []
@@ -230,12 +241,14 @@ class Harness:
                     watch.flush()
                     watch.wait()
                     before = watcher.take()
-                    self._calls[name]()
+                    result = None  # its memory is free for the next call
+                    result = self._calls[name]()
                     watch.wait()
                     told.append({"before": before, "during": watcher.take()})
             watcher.stop()
         except NoCupti as error:
             return {"missing": str(error)}
+        self._last = result
         return {"calls": told}
 
     def _arguments(self, arguments: dict[str, Any], storages: list[Any]) -> CallArguments:
@@ -252,11 +265,18 @@ class Harness:
         if self.device != "cpu":
             self._synchronize()
 
+    def _each(self, result: Any) -> list[Any]:
+        """What a call returned, one by one. PyTorch's own results may be named tuples; a kernel's
+        container of another class could do its work while it is walked through."""
+        plain = type(result) in (tuple, list)
+        several = plain or (self.module is None and isinstance(result, tuple | list))
+        return [*result] if several else [result]
+
     def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were."""
         if self.module is not None:
             refuse_patches(self._members)
-        results = list(result) if isinstance(result, tuple | list) else [result]
+        results = self._each(result)
         known = {s.data_ptr() for s in self._storages.values()}
         described: list[dict[str, Any]] = []
         mapped = [self._map(item) for item in storages]

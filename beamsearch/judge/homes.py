@@ -31,6 +31,13 @@ class Homes:
         """The folder around the scratch folder, where that is a run's, with its seed in it."""
         return [str(self._scratch.parent)] if self._scratch.name == ".scratch" else []
 
+    @property
+    def common(self) -> Path:
+        """The compile cache that only trusted processes write."""
+        folder = self._scratch / "triton-cache" / COMMON
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def folder(self, name: str) -> Path:
         """A new folder for a process."""
         with self._lock:

@@ -244,6 +244,8 @@ class InputSets:
         that nobody can know."""
         assert inputs.shared is not None
         assert self._wide is not None
+        if self.device != "cpu" and self._is_short():
+            self._release()
         seed = secrets.randbits(62) if seed is None else seed
         instance = instantiate(self.problem, self.device, seed, inputs.distribution)
         oracles = run_oracle(instance, instance.inputs, self._wide)
@@ -259,7 +261,7 @@ class InputSets:
         _settle(buffers)
         inputs.shared.checksums[:] = [buffer.checksum() for buffer in buffers]
         del instance, oracles
-        if self._is_short():
+        if self.device != "cpu" and self._is_short():
             self._release()
 
     def mend(self) -> None:

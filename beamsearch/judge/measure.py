@@ -37,6 +37,8 @@ class Visit:
         self.device_name: str = properties.name
         self.gpu_uuid = f"GPU-{properties.uuid}"
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or gpu.l2_bytes
+        self.lists_kernels = False
+        """Whether CUPTI is known to work here, so that no candidate may say otherwise."""
         self._visit = uuid.uuid4().hex[:12]
         self._problem = problem
         self._gpu = gpu
@@ -63,7 +65,9 @@ class Visit:
         times = time_calls(process, timed)
         measurement = self._measurement(times, before)
         log.passed(Stage.TIMING, "clocks", f"{len(times)} calls, the clocks agree")
-        watch_calls(process, timed, triton_kernels(source), measurement.time_ms, log)
+        own = triton_kernels(source)
+        watch_calls(process, timed, own, measurement.time_ms, log, must_tell=self.lists_kernels)
+        timed.check_unchanged()
         reason = impossible(measurement.time_ms, self._work, self._gpu, self.l2_bytes, self._needed)
         if reason:
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)

@@ -6,11 +6,12 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.distributions import DISTRIBUTIONS
-from beamsearch.errors import BeamsearchError, KernelError, ProblemError
+from beamsearch.errors import BeamsearchError, KernelError, ProblemError, Stopped
 from beamsearch.executor.jobs import Comparison, Judgement, Subject
 from beamsearch.executor.lane import Lane
 from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
@@ -22,6 +23,7 @@ from beamsearch.judge.processes import (
     DeadlineMissed,
     ForkServers,
     ProcessDied,
+    ServerLost,
 )
 from beamsearch.judge.profiling_run import profile_on_gpu
 from beamsearch.judge.robustness import (
@@ -35,6 +37,7 @@ from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verify import (
     COMPILE_S,
+    FIRST_CALL_S,
     GPU_CALL_S,
     NOT_IN_A_RUN,
     Log,
@@ -58,6 +61,8 @@ TRUE_SETS = 5
 """Input sets at the true shapes, each from a seed of its own."""
 OPEN_S = 60.0
 """Seconds for a CUDA context, which takes under one."""
+CLOSE_S = 5.0
+"""Seconds to wait for the lane at the end."""
 
 
 class MeasuringJudge:
@@ -162,6 +167,8 @@ class MeasuringJudge:
     def _prepare(self) -> None:
         """Once, before the first candidate: which walls CUDA works behind, and in the compile cache
         what every kernel's launch needs."""
+        if self._ready:  # or every job would wait for the GPU twice
+            return
         with self._lock, self._lane.held():
             if self._ready:
                 return
@@ -171,13 +178,36 @@ class MeasuringJudge:
                     self._servers.leave_out(wall, f"the GPU's memory is shared otherwise: {reason}")
             with self.open_process(trusted=True) as process:
                 process.ask("prepare", COMPILE_S)
-            for wall in (FILES, NETWORK, PROCESSES, USER):
-                try:
-                    self.open_process().end()
-                    break
-                except BeamsearchError:  # one wall less, until CUDA starts
-                    self._servers.leave_out(wall, "CUDA does not start behind it")
+            self._choose_walls()
+            self._visit.lists_kernels = self._lists_kernels()
             self._ready = True
+
+    def _choose_walls(self) -> None:
+        """Leave out as few walls as CUDA needs to start: none, each alone, two, in the end all.
+
+        Raises what stops it where that does not help either.
+        """
+        names = [name for name in (FILES, NETWORK, PROCESSES, USER) if self._servers.builds(name)]
+        trials = [chosen for count in (0, 1, 2) for chosen in combinations(names, count)]
+        for left_out in [*trials, tuple(names)]:
+            for wall in left_out:
+                self._servers.leave_out(wall, "CUDA does not start behind it")
+            try:
+                self.open_process().end()
+                return
+            except BeamsearchError as error:
+                for wall in left_out:
+                    self._servers.build_again(wall)
+                if isinstance(error, Stopped | ServerLost) or len(left_out) == len(names):
+                    raise
+
+    def _lists_kernels(self) -> bool:
+        """Whether CUPTI works behind the walls, from a process with no candidate in it."""
+        with self.open_process() as process:
+            try:
+                return "missing" not in process.ask("watch", OPEN_S, schedule=[])
+            except (CandidateError, ProcessDied, DeadlineMissed):
+                return False
 
     def walls(self) -> dict[str, str]:
         """Wall -> why candidates do without it here, "" where it stands."""
@@ -196,10 +226,9 @@ class MeasuringJudge:
 
         true = self._true_sets()  # before a candidate has any of the memory
         processes: list[CandidateProcess] = []
-        sound = False
         try:
             process, elsewhere = self._run_smoke(opened(), opened, log)
-            run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+            run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
             if elsewhere is not None:
                 # What failed there may be the values, not the shape: all of them at the true ones.
                 known = {inputs.label for inputs in true}
@@ -213,7 +242,6 @@ class MeasuringJudge:
                 self._try_elsewhere(process, opened, log)
             else:
                 log.not_checked.append(NOT_IN_A_RUN)
-            sound = log.reach is Reach.GENERAL
         except torch.OutOfMemoryError as error:
             reason = "takes so much GPU memory that none is left to check its results with"
             raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
@@ -222,8 +250,7 @@ class MeasuringJudge:
                 process.end()
                 log.output.append(process.output)
             self._visit.restore()
-            if not sound:
-                self._mend()
+            self._mend()
         return measurement
 
     def _true_sets(self) -> list[InputSet]:
@@ -239,7 +266,7 @@ class MeasuringJudge:
             ) from error
 
     def _mend(self) -> None:
-        """After a candidate that was not right everywhere: it may have written anywhere."""
+        """After each candidate, a correct one too: it may have written anywhere."""
         for sets in (self._smoke, self._true):
             if sets is not None:
                 sets.mend()
@@ -261,7 +288,7 @@ class MeasuringJudge:
             log.not_checked.append(f"shrunk shapes: {error}")
             return process, None
         try:
-            run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S)
+            run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S, FIRST_CALL_S)
         except Rejected as rejection:
             if rejection.outcome is Outcome.TIMEOUT:
                 raise
@@ -307,24 +334,42 @@ class MeasuringJudge:
         return process
 
     def compare(self, subjects: list[Subject]) -> Comparison:
-        """Times of several subjects, interleaved."""
+        """Times of several subjects, interleaved. Raises ProblemError where they and the oracle do
+        not fit on the GPU together."""
+        import torch
+
         self._prepare()
         with self._lane.held():
             true = self._true_sets()
-            return self._visit.compare(subjects, self._true, true, self._scratch, self.open_process)
+            try:
+                return self._visit.compare(
+                    subjects, self._true, true, self._scratch, self.open_process
+                )
+            except torch.OutOfMemoryError as error:
+                raise ProblemError(
+                    f"{self._problem.name} does not fit on this GPU beside {len(subjects)} "
+                    f"subjects; compare fewer at once: {str(error).splitlines()[0]}"
+                ) from error
 
     def close(self) -> None:
-        """Give the GPU's memory back; the fork servers must have ended."""
-        with self._lane.held():
+        """Give the GPU's memory back; the fork servers must have ended.
+
+        Where somebody keeps the lane (a worker that was given up, within a profiler), the memory
+        goes back when this process ends.
+        """
+        with self._lane.held(CLOSE_S) as held:
+            if not held:
+                return
             elsewhere = [sets for _, sets in self._elsewhere or []]
             for sets in (self._smoke, self._true, *elsewhere):
                 if sets is not None:
                     sets.close()
 
     def profile(self, subject: Subject) -> Profile:
-        """Nsight Compute's profile; the compiler's, with a note, where there can be none.
+        """Nsight Compute's profile; the compiler's, with a note, where there can be none; one with
+        no launches where a kernel that runs here does not compile without a GPU.
 
-        Raises KernelError where the kernel can be profiled in neither way.
+        Raises KernelError where the kernel cannot even be imported, or never ends.
         """
         source = source_of(subject)
         key = source_key(source)
@@ -339,7 +384,9 @@ class MeasuringJudge:
                 if isinstance(error, NcuMissing | NcuPermission | NcuTooOld):
                     self._no_ncu = note  # it will not get better
         if note is not None:
-            profile = self._compiler_profile(source).model_copy(update={"note": note})
+            profile = self._compiler_profile(source)
+            notes = [text for text in (note, profile.note) if text]
+            profile = profile.model_copy(update={"note": "; ".join(notes)})
         with self._lock:
             self._profiles[key] = profile
         return profile
@@ -357,6 +404,7 @@ class MeasuringJudge:
                 self._compile_ahead(source, write_source(self._scratch, source), log)
             except Rejected as rejection:
                 raise KernelError(f"cannot be profiled: {rejection.reason}") from rejection
-        if key not in self._compiled:
-            raise KernelError("cannot be profiled: " + "; ".join(log.not_checked))
+        if key not in self._compiled:  # it may be correct, and a run goes on without a profile
+            note = "; ".join(log.not_checked)
+            return Profile(source="compiler", gpu=self._gpu.name, launches=[], note=note)
         return self._compiled[key]

@@ -79,10 +79,14 @@ def scrubbed_environment() -> dict[str, str]:
 class ForkServers:
     """The processes that candidates are forked from: one per mode, started when first needed."""
 
-    def __init__(self, scratch: Path, *, interpreter: bool, bare: bool = False) -> None:
+    def __init__(self, scratch: Path, *, interpreter: bool, bare_for: Homes | None = None) -> None:
+        """`bare_for`: walls are left to nobody, and the folders and caches are those of others."""
         self._scratch = scratch
-        self._homes = Homes(scratch)
-        self._wrapping = [] if bare else bubblewrap(scratch, self._homes.around)
+        self._homes = bare_for or Homes(scratch)
+        if bare_for:
+            self._wrapping = []
+        else:
+            self._wrapping = bubblewrap(scratch, self._homes.around, self._homes.common)
         self._bare: ForkServers | None = None
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
         self._controls: dict[Mode, socket.socket] = {}
@@ -146,6 +150,15 @@ class ForkServers:
         self._without[wall] = reason
         self._missing = None
 
+    def build_again(self, wall: str) -> None:
+        """Build it after all."""
+        self._without.pop(wall, None)
+        self._missing = None
+
+    def builds(self, wall: str) -> bool:
+        """Whether this wall is tried, as far as the system lets it be built."""
+        return wall not in self._without
+
     def walls(self) -> dict[str, str]:
         """Wall -> why candidates do without it here, "" where it stands."""
         if self._missing is None:
@@ -183,7 +196,7 @@ class ForkServers:
                 if attempt == 2:
                     raise BeamsearchError(
                         f"no process for candidates could be started; {self._scratch}/server.log "
-                        f"says: {_tail(self._scratch / 'server.log', 400)}"
+                        f"says: {_log_tail(self._scratch / 'server.log')}"
                     ) from error
                 self._restart(generation)
         raise AssertionError
@@ -194,7 +207,7 @@ class ForkServers:
             if self._bare is None:
                 folder = self._scratch / "trusted"
                 folder.mkdir(parents=True, exist_ok=True)
-                self._bare = ForkServers(folder, interpreter=False, bare=True)
+                self._bare = ForkServers(folder, interpreter=False, bare_for=self._homes)
             return self._bare
 
     def _restart(self, generation: int) -> None:
@@ -216,6 +229,7 @@ class ForkServers:
         folder = self._homes.folder(mode)
         cached = COMMON if trusted else key
         cache = self._homes.cache(cached) if cached else folder
+        output = _new_file(folder / "output.txt")
         ours, theirs = socket.socketpair()
         try:
             request = {
@@ -236,10 +250,11 @@ class ForkServers:
             pid = self._ask(mode, request, theirs.fileno())["pid"]
         except BaseException:
             ours.close()
+            os.close(output)
             raise
         finally:
             theirs.close()
-        return CandidateProcess(self, mode, generation, pid, ours, folder)
+        return CandidateProcess(self, mode, generation, pid, ours, folder, output)
 
     def end(self, mode: Mode, generation: int, pid: int) -> int | None:
         """End a child and its process group; how it ended, none where the server is gone too."""
@@ -282,6 +297,7 @@ class CandidateProcess:
         pid: int,
         link: socket.socket,
         folder: Path,
+        output: int,
     ) -> None:
         self._servers = servers
         self._mode: Mode = mode
@@ -289,6 +305,7 @@ class CandidateProcess:
         self._pid = pid
         self._link: socket.socket | None = link
         self._folder = folder
+        self._output = output
         self._handed_over: set[int] = set()
         self.output = ""
 
@@ -364,7 +381,8 @@ class CandidateProcess:
         self._link = None
         status = self._servers.end(self._mode, self._generation, self._pid)
         # Cleaned before it is cut, so that what is kept depends on no folder's name.
-        self.output = self.clean(_tail(self._folder / "output.txt", 2 * OUTPUT_TAIL))[-OUTPUT_TAIL:]
+        self.output = self.clean(_tail(self._output, 2 * OUTPUT_TAIL))[-OUTPUT_TAIL:]
+        os.close(self._output)
         shutil.rmtree(self._folder, ignore_errors=True)
         return status
 
@@ -375,9 +393,24 @@ class CandidateProcess:
         return re.sub(r"\b0x[0-9a-f]{6,}\b", "0x…", text)
 
 
-def _tail(path: Path, characters: int) -> str:
-    with suppress(OSError), path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 4 * characters))
-        return file.read().decode(errors="replace")[-characters:].strip()
+def _new_file(path: Path) -> int:
+    """A descriptor of a file made here: whatever a candidate puts in the file's place later (a pipe
+    on which reading never ends, a link to what it may not read itself) is not read."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _tail(descriptor: int, characters: int) -> str:
+    begin = max(0, os.fstat(descriptor).st_size - 4 * characters)
+    data = os.pread(descriptor, 4 * characters, begin)
+    return data.decode(errors="replace")[-characters:].strip()
+
+
+def _log_tail(path: Path) -> str:
+    """The end of the server's log, which a candidate without walls could have replaced too."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return _tail(descriptor, 400)
+        finally:
+            os.close(descriptor)
     return ""

@@ -116,7 +116,11 @@ def try_layouts(
 
     Returns the process, as `try_other_shapes` does.
     """
-    inputs = sets.draw(1)[0]
+    try:
+        inputs = sets.draw(1)[0]
+    except ProblemError as error:
+        log.not_checked.append(f"other layouts: {error}")
+        return process
     label = {"strided": "inputs that are not contiguous", "misaligned": "misaligned inputs"}
     for layout in get_args(Layout):
         try:

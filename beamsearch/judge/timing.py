@@ -19,10 +19,19 @@ from beamsearch.judge.agreement import (
     misconduct,
     remembers,
     shortcut,
+    works_ahead,
 )
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.processes import CandidateProcess
-from beamsearch.judge.verify import Log, Rejected, check_result, guarded, parsed
+from beamsearch.judge.verify import (
+    CHANGED_INPUTS,
+    FIRST_CALL_S,
+    Log,
+    Rejected,
+    check_result,
+    guarded,
+    parsed,
+)
 from beamsearch.records.verdict import Outcome, Stage
 
 TARGET_MS = 300.0
@@ -33,8 +42,6 @@ BATCHES = 6
 """Batches the calls are dealt into; each begins with new values and ends with a checked result."""
 WATCHED = 6
 """Calls whose kernels are listed; one of them is the first on new values."""
-FIRST_CALL_S = 60.0
-"""Seconds for the first timed calls, in which a candidate may still tune itself."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,17 @@ class TimedSets:
         self.seeds.setdefault(number, self.inputs[number].seed)
         self.sets.renew(self.inputs[number])
         return number
+
+    def check_unchanged(self) -> None:
+        """Every set is what was handed out, also those whose call was not the last. Repairs, and
+        raises Rejected where one is not."""
+        changed = [item for item in self.inputs if item.shared and item.modified(item.shared)]
+        for inputs in changed:
+            self.sets.repair(inputs)
+        if changed:
+            labels = ", ".join(inputs.label for inputs in changed)
+            reason = f"in timed calls on {labels}: {CHANGED_INPUTS}"
+            raise Rejected(Outcome.WRONG, Stage.TIMING, reason)
 
     def schedule(self, count: int) -> list[int]:
         """That many calls, by number of their set: rounds over all sets, each in a new order."""
@@ -109,12 +127,19 @@ def time_calls(process: CandidateProcess, timed: TimedSets) -> list[float]:
             warmup = warmups(estimate) if number == 0 else 2
             new = timed.renew()
             batches.append(fresh_batch(process, timed, length, warmup, estimate, new))
-        reason = clocks_disagree(batches, timed.flush_ms) or remembers(batches)
+        reason = disbelieved(batches, timed.flush_ms)
         if reason is None:
             break
         if attempt == 2:  # once may be this machine's doing
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
     return [time_ms for batch in batches for time_ms in batch.times_ms]
+
+
+def disbelieved(batches: Sequence[Batch], flush_ms: float) -> str | None:
+    """Why these times are not believed, or none."""
+    return (
+        clocks_disagree(batches, flush_ms) or remembers(batches) or works_ahead(batches, flush_ms)
+    )
 
 
 def fresh_batch(
@@ -152,10 +177,10 @@ def run_batch(
     began = time.monotonic()
     answer = _ask(process, "time", timeout_s, warmup=warmup, warm=timed.names[warm], schedule=names)
     span_ms = (time.monotonic() - began) * 1e3
-    times = answer.get("times_ms")
+    times, warm_ms = answer.get("times_ms"), answer.get("warm_ms")
     good = isinstance(times, list) and len(times) == len(schedule)
     if not good or not all(
-        isinstance(t, int | float) and math.isfinite(t) and t > 0 for t in times or []
+        isinstance(t, int | float) and math.isfinite(t) and t > 0 for t in [*(times or []), warm_ms]
     ):
         raise Rejected(Outcome.CRASHED, Stage.TIMING, "its process reported no usable times")
     if check:
@@ -167,7 +192,13 @@ def run_batch(
             storages=handout.output_storages,
         )
         check_result(answer, inputs, timed.sets, handout, Stage.TIMING, "in a timed call")
-    return Batch([float(t) for t in times or []], [False] * len(schedule), span_ms, warmup)
+    return Batch(
+        [float(t) for t in times or []],
+        [False] * len(schedule),
+        span_ms,
+        warmup,
+        float(warm_ms or 0),
+    )
 
 
 def watch_calls(
@@ -176,25 +207,48 @@ def watch_calls(
     own: Collection[str],
     time_ms: float,
     log: Log,
+    *,
+    must_tell: bool,
 ) -> None:
     """List the kernels of a few calls and see that they are an honest candidate's.
 
-    own: names of its own kernels. Raises Rejected.
+    own: names of its own kernels. must_tell: CUPTI works here. Raises Rejected.
     """
-    new = timed.renew()
-    schedule = timed.schedule(WATCHED)
-    names = [timed.names[number] for number in schedule]
-    answer = _ask(process, "watch", FIRST_CALL_S, schedule=names)
-    if missing := answer.get("missing"):
-        log.not_checked.append(f"which kernels ran: CUPTI does not tell ({missing})")
-        return
-    told = answer.get("calls")
-    if not isinstance(told, list) or len(told) != WATCHED:
-        raise Rejected(Outcome.CRASHED, Stage.TIMING, "its process reported no kernels")
-    calls = [parsed(WatchedCall, call, Stage.TIMING) for call in told]
-    first = schedule.index(new)
-    if reason := misconduct(calls, own, time_ms) or shortcut(calls, first):
-        raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
+    for attempt in (1, 2):
+        new = timed.renew()
+        schedule = timed.schedule(WATCHED)
+        inputs, handout = timed.handout(schedule[-1])
+        handout.poison()
+        names = [timed.names[number] for number in schedule]
+        answer = _ask(process, "watch", FIRST_CALL_S, schedule=names)
+        if missing := answer.get("missing"):
+            if must_tell:
+                raise Rejected(
+                    Outcome.DISALLOWED,
+                    Stage.TIMING,
+                    f"its process says that CUPTI does not work ({missing}), as it does here",
+                )
+            log.not_checked.append(f"which kernels ran: CUPTI does not tell ({missing})")
+            return
+        told = answer.get("calls")
+        if not isinstance(told, list) or len(told) != WATCHED:
+            raise Rejected(Outcome.CRASHED, Stage.TIMING, "its process reported no kernels")
+        calls = [parsed(WatchedCall, call, Stage.TIMING) for call in told]
+        if reason := misconduct(calls, own, time_ms):
+            raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
+        answer = _ask(
+            process,
+            "collect",
+            FIRST_CALL_S,
+            outputs=handout.outputs,
+            storages=handout.output_storages,
+        )
+        check_result(answer, inputs, timed.sets, handout, Stage.TIMING, "in a watched call")
+        reason = shortcut(calls, schedule.index(new))
+        if reason is None:
+            break
+        if attempt == 2:  # once may be this machine's doing
+            raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
     log.passed(Stage.TIMING, "kernels", describe(calls, own))
 
 

@@ -36,7 +36,11 @@ INTERPRET_S = 30.0
 """Seconds the interpreter may take for one call on shrunk shapes; a usual kernel takes under 1."""
 GPU_CALL_S = 20.0
 """Seconds one call on the GPU may take, a first compilation included."""
+FIRST_CALL_S = 60.0
+"""Seconds for the first call at each shape, and for the first timed ones, in which a candidate may
+still tune itself."""
 NOT_IN_A_RUN = "other shapes and layouts: tried on the winner of a run, and by `verify`"
+CHANGED_INPUTS = "the kernel changed its inputs or parameters; write to a new tensor"
 
 # Raised by Triton for code that cannot be compiled or launched on this GPU.
 COMPILE_ERRORS = {
@@ -249,12 +253,15 @@ def run_sets(
     stage: Stage,
     log: Log,
     timeout_s: float,
+    first_s: float | None = None,
 ) -> None:
-    """Call the candidate once on each set and compare what comes back."""
-    for inputs in chosen:
+    """Call the candidate once on each set and compare what comes back; the first call at these
+    shapes may take `first_s`, for a kernel that tunes itself there."""
+    for number, inputs in enumerate(chosen):
+        limit_s = timeout_s if number or first_s is None else first_s
         with sets.handout(inputs) as handout:
-            bind(process, f"{stage.value} {inputs.label}", handout, timeout_s)
-            call_once(process, sets, inputs, handout, stage, timeout_s)
+            bind(process, f"{stage.value} {inputs.label}", handout, limit_s)
+            call_once(process, sets, inputs, handout, stage, limit_s)
             log.passed(stage, inputs.label, f"right on {shapes(handout)}")
 
 
@@ -299,11 +306,13 @@ def check_result(
 
     if inputs.modified(handout):
         sets.repair(inputs)
-        raise wrong("the kernel changed its inputs or parameters; write to a new tensor")
+        raise wrong(CHANGED_INPUTS)
     reported = answer.get("results")
     if not isinstance(reported, list) or len(reported) != len(inputs.expected):
-        count = len(reported) if isinstance(reported, list) else 0
-        raise wrong(f"returned {count} values where {len(inputs.expected)} are expected")
+        reported = reported if isinstance(reported, list) else []
+        kinds = ", ".join(str(told.get("type")) for told in reported if isinstance(told, dict))
+        count, wanted = len(reported), len(inputs.expected)
+        raise wrong(f"returned {count} values ({kinds[:200]}) where {wanted} are expected")
     for told, expected in zip(reported, inputs.expected, strict=True):
         complaint = misfit(told, expected)
         if complaint:

@@ -50,8 +50,9 @@ class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns"))
 
 
-def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
-    """The command that puts the fork server behind walls, or nothing.
+def bubblewrap(scratch: Path, hidden: list[str], trusted: Path) -> list[str]:
+    """The command that puts the fork server behind walls, or nothing. What lies in `trusted`, a
+    folder in the scratch folder, can only be read behind them.
 
     Where the judge is not root, and bubblewrap is installed and works. As root, each candidate's
     process builds walls of its own, which keep it from other candidates too.
@@ -65,6 +66,7 @@ def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
     command = [
         *(program, "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"),
         *("--tmpfs", SHM, *empty, "--bind", str(scratch), str(scratch)),
+        *("--ro-bind", str(trusted), str(trusted)),
         *("--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-pid", "--"),
     ]
     try:
@@ -304,9 +306,12 @@ def here() -> str:
 def _try() -> None:
     """Try all walls in a child, and say."""
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as folder:
+        Path(folder).chmod(0o711)
+        own = Path(folder) / "own"  # as a candidate's folder lies in the scratch folder
+        own.mkdir()
         pid, apart = fork_apart({})
         if pid == 0:
-            plan = Plan([folder], python_places(), [], FIRST_UID, {}, [])
+            plan = Plan([str(own)], python_places(), [], FIRST_UID, {}, [])
             os.write(1, told(build(plan, apart)).encode())
             os._exit(0)
         os.waitpid(pid, 0)

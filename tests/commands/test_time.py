@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.commands.time import as_json, table
+from beamsearch.commands.time import as_json, named_kernels, table
 from beamsearch.executor.jobs import Comparison
 from beamsearch.records.measurement import Measurement
 from profiling.gpus import find_gpu
@@ -67,3 +67,12 @@ def test_a_kernel_beside_pytorch_and_itself(beamsearch):
     for name, ratio in told["over_subject"].items():
         assert ratio["low"] <= ratio["median"] <= ratio["high"], name
     assert told["floor"]["time_ms"] < told["times"]["input_kernel"]["time_ms"]
+
+
+def test_kernels_never_take_the_name_of_a_baseline_or_of_each_other():
+    paths = [Path(name) for name in ("a/k.py", "b/k.py", "c/k.py", "input.py", "x/input.py")]
+    paths += [Path(name) for name in ("eager.py", "compile.py", "max-autotune.py", "eager")]
+    names = named_kernels(paths)
+    assert list(names.values()) == paths
+    assert not set(names) & {"input", "eager", "compile", "max_autotune", "max-autotune"}
+    assert list(names)[:5] == ["k", "k.py", "c/k.py", "input.py", "x/input.py"]

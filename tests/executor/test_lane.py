@@ -28,6 +28,17 @@ def test_threads_take_turns(tmp_path: Path) -> None:
     assert most == [1]
 
 
+def test_who_does_not_wait_for_ever_is_told_that_it_has_no_lane(tmp_path: Path) -> None:
+    mine, theirs = Lane("GPU-1", tmp_path), Lane("GPU-1", tmp_path)
+    for other in (mine, theirs):  # kept by a thread of this executor, or by another one
+        with other.held(0.0) as first:
+            assert first
+            with mine.held(0.2) as held:
+                assert not held
+    with mine.held(0.2) as held:
+        assert held
+
+
 def test_another_process_waits_until_the_holder_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from beamsearch.executor.lane import Lane\n"

@@ -16,6 +16,7 @@ from beamsearch.judge.agreement import (
     misconduct,
     remembers,
     shortcut,
+    works_ahead,
 )
 from beamsearch.judge.least import needed_share
 from beamsearch.judge.pairs import paired
@@ -108,6 +109,21 @@ def test_values_seen_before_take_no_less() -> None:
     calls = [call(did("pool_kernel", 0, us)) for us in (4.4, 4.3, 7.5, 4.4, 4.3, 4.4)]
     assert "not seen before" in (shortcut(calls, first=2) or "")
     assert shortcut(calls[:2] + calls[3:], first=1) is None
+
+
+def test_work_done_ahead_of_the_new_values_is_seen() -> None:
+    """In the warm-up calls, in the timed call before them, in the watched call before them."""
+
+    def taken(warm_ms: float) -> Batch:
+        return Batch([1.0] * 10, [False] * 10, 15.0, warmup=2, warm_ms=warm_ms)
+
+    honest, ahead = taken(2.3), taken(2.0 + 0.2 + 1.2)
+    assert works_ahead([honest] * 4 + [ahead] * 2, 0.1) is None  # a hiccup or two
+    assert "before the timed calls" in (works_ahead([honest] * 2 + [ahead] * 4, 0.1) or "")
+    keeps = [batch([1.0, 0.6, 0.6, 0.6, 0.6], 5.0, first=1) for _ in range(6)]
+    assert "results are kept" in (remembers(keeps) or "")
+    calls = [call(did("pool_kernel", 0, us)) for us in (7.5, 4.4, 4.3, 4.4, 4.3, 4.4)]
+    assert "not seen before" in (shortcut(calls, first=1) or "")
 
 
 def test_no_kernel_is_faster_than_the_memory() -> None:

@@ -144,6 +144,7 @@ def test_lane_is_healthy_after(
     judge: Callable[[str], Judgement], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_gpu, "GPU_CALL_S", 5.0)
+    monkeypatch.setattr(on_gpu, "FIRST_CALL_S", 5.0)
     monkeypatch.setattr(verify, "disallowed", lambda source: None)
     source, outcome, reason = HOSTILE[name]
     began = time.monotonic()

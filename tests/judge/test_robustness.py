@@ -9,13 +9,17 @@ import pytest
 
 from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.judge.inputs import InputSets
+from beamsearch.judge.memory import SharedMemory
+from beamsearch.judge.robustness import try_layouts
 from beamsearch.judge.sanitizer import first_error
 from beamsearch.judge.shapes import other_shapes
+from beamsearch.judge.verify import Log
 from beamsearch.problem import find_problem, shrink
 from beamsearch.records.trace import kept_secret
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage
 from beamsearch.settings import Settings
-from tests.judge.conftest import SCALE_KERNEL
+from tests.judge.conftest import SCALE_KERNEL, SCALE_PROBLEM, write_problem
 from tests.judge.test_verdicts import HOST, variant
 
 
@@ -75,6 +79,19 @@ def test_inputs_that_are_not_contiguous_are_told_of_and_not_failed(
     assert strided.reported and not strided.passed
     assert "elements wrong" in strided.message
     assert misaligned.passed
+
+
+def test_layouts_of_a_problem_that_tells_nothing_when_small_are_not_checked(
+    executor: LocalExecutor, tmp_path: Path
+) -> None:
+    problem = write_problem(
+        tmp_path, SCALE_PROBLEM.replace("2 * x + self.bias", "2 * x + self.bias + 1e12"), "hidden"
+    )
+    log, sets = Log(), InputSets(shrink(problem), "cpu", SharedMemory("cpu"), 0)
+    with executor._servers.fork("interpreter") as process:
+        assert try_layouts(process, lambda: process, sets, log, 5.0) is process
+    (told,) = log.not_checked
+    assert "layouts" in told and "cannot tell right from wrong" in told
 
 
 BEYOND = {

@@ -209,6 +209,22 @@ def test_candidates_see_no_secrets_and_a_folder_of_their_own(
     assert "True ['output.txt']" in output
 
 
+@pytest.mark.parametrize("instead", ["os.mkfifo({own!r})", "os.symlink({secret!r}, {own!r})"])
+def test_what_stands_in_place_of_its_output_is_not_read(
+    judge: Judge, instead: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A pipe would hold the judge for ever; a link is read with the judge's rights."""
+    monkeypatch.setattr(verify, "disallowed", lambda source: None)
+    (tmp_path / "secret").write_text("only for the judge")
+    act = instead.format(own="output.txt", secret=str(tmp_path / "secret"))
+    lines = f"import os\nprint('before')\nos.unlink('output.txt')\n{act}\n"
+    began = time.monotonic()
+    verdict = judge(lines + SCALE_KERNEL).verdict
+    assert verdict.correct
+    assert set(verdict.output.split()) == {"before"}
+    assert time.monotonic() - began < 30
+
+
 def test_slots_work_side_by_side(executor: LocalExecutor) -> None:
     sources = [SCALE_KERNEL + f"\n# {n}" for n in range(3)] + [WRONG["value"][0]]
     found: dict[int, Judgement] = {}

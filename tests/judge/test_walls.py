@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import socket
@@ -11,8 +12,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from beamsearch.commands.lane import lane
 from beamsearch.judge import walls
+from beamsearch.judge.processes import CandidateError, ForkServers
 from beamsearch.judge.walls import FILES, NAMES, NETWORK, PROCESSES, USER, Plan
+from beamsearch.problem import Problem
 
 SOMEBODY = 12345
 
@@ -20,7 +24,10 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="only root builds every wall
 
 
 def inside(
-    plan: Plan, look: Callable[[], object], become: int | None = None
+    plan: Plan,
+    look: Callable[[], object],
+    become: int | None = None,
+    contained: bool = False,
 ) -> tuple[dict, object]:
     """Which walls were missing, and what `look` gave, from a child behind them."""
     reading, writing = os.pipe()
@@ -31,6 +38,8 @@ def inside(
                 os.setgroups([])
                 os.setresgid(become, become, become)
                 os.setresuid(become, become, become)
+            if contained:
+                lose_namespaces()
             missing = walls.build(plan, apart)
             os.write(writing, json.dumps([missing, look()]).encode())
         except BaseException as error:  # noqa: BLE001
@@ -42,6 +51,16 @@ def inside(
         told = json.loads(pipe.read())
     os.waitpid(pid, 0)
     return told[0], told[1]
+
+
+def lose_namespaces() -> None:
+    """Be root as in a container: without CAP_SYS_ADMIN, so that nothing can be mounted."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    sets = (ctypes.c_uint32 * 6)()
+    assert walls._libc.capget(header, sets) == 0
+    for number in range(3):
+        sets[number] &= ~(1 << 21)
+    assert walls._libc.capset(header, sets) == 0
 
 
 def can_write(*folders: Path | str) -> list[bool]:
@@ -134,6 +153,48 @@ def test_a_judge_that_is_not_root_gets_walls_from_a_user_namespace(plan: Plan) -
     if not missing[FILES]:  # systems may keep user namespaces to root
         assert wrote == [True, False]
     assert not missing[NETWORK] or missing[FILES]
+
+
+@root
+def test_root_in_a_container_gives_candidates_of_a_verb_another_user(
+    scale_problem: Problem,
+) -> None:
+    with lane(scale_problem, None, "h200") as (_, scratch):
+        own = scratch / "processes" / "one"
+        own.mkdir(parents=True)
+        plan = Plan([str(own)], [], [str(scratch)], walls.FIRST_UID + 7, {}, [])
+        missing, looked = inside(
+            plan, lambda: [os.getuid(), can_write(own, scratch)], contained=True
+        )
+    assert missing[FILES]
+    assert missing[USER] == ""
+    assert looked == [plan.uid, [True, False]]
+
+
+def test_behind_bubblewrap_candidates_begin_with_the_common_cache_and_cannot_write_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walls.os, "geteuid", lambda: SOMEBODY)
+    servers = ForkServers(tmp_path, interpreter=False)
+    monkeypatch.undo()
+    if not servers._wrapping:
+        pytest.skip("bubblewrap does not work here")
+    kernel = tmp_path / "writes.py"
+    kernel.write_text(
+        "import os, pathlib\ncache = pathlib.Path(os.environ['TRITON_CACHE_DIR'])\n"
+        "print(sorted(os.listdir(cache)))\n(cache / 'made').write_text('x')\n"
+        "(cache.parent / 'common' / 'rubbish').write_text('x')\n"
+    )
+    try:
+        with servers.fork("normal", trusted=True) as process:
+            process.ask("load", 30.0, source=str(kernel))
+        with servers.fork("normal", key="k") as process:
+            with pytest.raises(CandidateError, match="Read-only"):
+                process.ask("load", 30.0, source=str(kernel))
+            process.end()
+            assert process.output.startswith("['made', 'rubbish']")
+    finally:
+        servers.close()
 
 
 def test_what_stands_here_is_told_in_one_line() -> None:
