@@ -221,7 +221,7 @@ def test_what_stands_in_place_of_its_output_is_not_read(
     began = time.monotonic()
     verdict = judge(lines + SCALE_KERNEL).verdict
     assert verdict.correct
-    assert set(verdict.output.split()) == {"before"}
+    assert "before" in verdict.output and "only for the judge" not in verdict.output
     assert time.monotonic() - began < 30
 
 
