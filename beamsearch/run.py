@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from beamsearch.baseline import measure_baselines
 from beamsearch.candidates import source_fingerprint
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
@@ -103,7 +105,11 @@ def resume(
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     given = {name: value for name, value in (limits or {}).items() if value is not None}
-    settings = record.settings.model_copy(update=given)
+    try:
+        settings = Settings.model_validate(record.settings.model_dump() | given)
+    except ValidationError as error:
+        wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
+        raise UsageError(f"these limits cannot be: {wrong}") from error
     problem = problem.with_dtype(settings.dtype)
     source = trace.first_source()
     return _Run(trace, problem, settings, source, observer).go()

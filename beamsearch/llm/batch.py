@@ -167,14 +167,16 @@ def _read_responses(folder: Path) -> dict[str, list[dict[str, Any]]]:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read {path}: {error}") from error
         whole = text.endswith("\n")
-        lines = text.splitlines()
+        lines = text.removesuffix("\n").split("\n")  # JSON may hold other separators of lines
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
                 value = json.loads(line)
                 name = value["custom_id"]
-            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                if not isinstance(name, str):
+                    raise TypeError("custom_id is no text")
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 if number == len(lines) and not whole:
                     continue
                 raise UsageError(

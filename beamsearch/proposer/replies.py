@@ -110,12 +110,12 @@ def _json_object(text: str) -> object:
     for match in FENCE.finditer(text):
         try:
             return json.loads(match[2])
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # nonsense may be nested deeply
             continue
     decoder = json.JSONDecoder()
     for match in re.finditer(r"\{", text):
         try:
             return decoder.raw_decode(text[match.start() :])[0]
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # nonsense may be nested deeply
             continue
     raise UnreadableReply("the reply holds no JSON object")
