@@ -1,0 +1,1 @@
+"""The Triton code that `torch.compile` generates, as first kernels."""

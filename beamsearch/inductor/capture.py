@@ -1,0 +1,183 @@
+"""Compile a problem's reference for the GPU, and say what came of it.
+
+`python -m beamsearch.inductor.capture WAY DEVICE` reads the problem as JSON (`problem_message`) from
+standard input and writes `Captured` or `NotCaptured` as one line of JSON. A process of its own:
+compiling takes memory, threads and settings of torch that the judge's processes must not inherit.
+No candidate's code runs here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from beamsearch.inductor.captured import (
+    Captured,
+    LaunchConfig,
+    NotCaptured,
+    TensorArgument,
+)
+from beamsearch.judge.reference import read_problem_message
+from beamsearch.problem import Problem, instantiate
+
+WAYS = ("default", "max_autotune", "triton_only")
+"""The compiler's own choice; tuned; tuned with Triton's products and convolutions alone, which may
+lose to the library's, and is the only one that leaves a kernel to start from where they do."""
+PLAIN = {
+    "combo_kernels": False,
+    "graph_partition": False,
+    "cpp_wrapper": False,
+    "memory_planning": False,
+    "size_asserts": False,
+    "alignment_asserts": False,
+    "nan_asserts": False,
+}
+"""Options that keep the generated call a plain sequence of allocations and launches."""
+
+
+class NothingToCapture(Exception):
+    """The compiler gave no code to take; the message says why."""
+
+
+def options(way: str) -> dict[str, Any]:
+    """Options of the compiler for one of `WAYS`, those that this torch knows."""
+    from torch._inductor import config, list_mode_options
+
+    found: dict[str, Any] = dict(PLAIN)
+    if way != "default":
+        found |= list_mode_options("max-autotune-no-cudagraphs")
+    if way == "triton_only":
+        found |= {"max_autotune_gemm_backends": "TRITON", "max_autotune_conv_backends": "TRITON"}
+    known = config.get_config_copy()
+    return {key.replace("-", "_"): v for key, v in found.items() if key.replace("-", "_") in known}
+
+
+def capture(problem: Problem, way: str, device: str) -> Captured:
+    """Compile and run the reference on a device. Raises NothingToCapture."""
+    import torch
+    from torch._inductor.codecache import PyCodeCache
+    from torch._inductor.compile_fx import compile_fx
+
+    instance = instantiate(problem, device)
+    calls: list[list[Any]] = []
+
+    def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
+        compiled = compile_fx(graph, inputs, config_patches=options(way))
+        calls.append([])
+
+        def run(*arguments: Any) -> Any:
+            calls[-1][:] = arguments
+            return compiled(*arguments)
+
+        return run
+
+    before = len(PyCodeCache.modules)
+    with torch.inference_mode():
+        model = torch.compile(instance.model, backend=backend, dynamic=False)
+        for _ in range(3):  # the first compiles, and the first or second tunes
+            model(*instance.inputs)
+        torch.cuda.synchronize()
+        time_ms = _median_ms(lambda: model(*instance.inputs))
+    if len(calls) != 1:
+        raise NothingToCapture(
+            f"the reference compiles to {len(calls)} graphs, with Python between them"
+        )
+    modules = [m for m in PyCodeCache.modules[before:] if _is_output(m)]
+    if not modules:
+        raise NothingToCapture("the compiler left no module of its output")
+    module = modules[-1]
+    assert module.__file__ is not None
+    with open(module.__file__) as file:
+        code = file.read()
+    return Captured(
+        way=way,
+        torch=torch.__version__,
+        code=code,
+        arguments=[_argument(value, instance.arguments.values) for value in calls[0]],
+        kernels={
+            name: _launch_config(value)
+            for name, value in vars(module).items()
+            if getattr(value, "launchers", None)
+        },
+        time_ms=time_ms,
+    )
+
+
+def _is_output(module: ModuleType) -> bool:
+    """Whether a module holds a compiled graph, not a single kernel."""
+    return hasattr(module, "call") and hasattr(module, "reinterpret_tensor")
+
+
+def _argument(value: Any, values: Mapping[str, Any]) -> TensorArgument:
+    """The tensor under the name that a kernel asks for it by. Raises NothingToCapture."""
+    for name, own in values.items():
+        if _same(own, value):
+            return TensorArgument(
+                name=name,
+                shape=tuple(value.shape),
+                stride=value.stride(),
+                dtype=str(value.dtype).removeprefix("torch."),
+            )
+    raise NothingToCapture(
+        f"the compiled code takes {type(value).__name__}, which is neither input nor parameter"
+    )
+
+
+def _same(own: Any, value: Any) -> bool:
+    import torch
+
+    if not (isinstance(own, torch.Tensor) and isinstance(value, torch.Tensor)):
+        return False
+    same_form = (own.shape, own.stride(), own.dtype) == (value.shape, value.stride(), value.dtype)
+    return same_form and own.data_ptr() == value.data_ptr()
+
+
+def _launch_config(kernel: Any) -> LaunchConfig:
+    """The one configuration that is left when tuning is over."""
+    (launcher,) = kernel.launchers
+    config = launcher.config
+    return LaunchConfig(
+        kwargs={name: value for name, value in config.kwargs.items() if isinstance(value, int)},
+        num_warps=config.num_warps,
+        num_stages=config.num_stages,
+        maxnreg=getattr(config, "maxnreg", None),
+    )
+
+
+def _median_ms(call: Callable[[], Any]) -> float:
+    import torch
+
+    times = []
+    for _ in range(20):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def main(way: str, device: str) -> None:
+    """Answer on standard output, with everything that libraries print on standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    problem = read_problem_message(json.load(sys.stdin))
+    answer: Captured | NotCaptured
+    try:
+        answer = capture(problem, way, device)
+    except NothingToCapture as error:
+        answer = NotCaptured(way=way, reason=str(error))
+    except Exception as error:  # noqa: BLE001 - the compiler's failure is the answer
+        answer = NotCaptured(way=way, reason=f"{type(error).__name__}: {error}"[-2000:])
+    answers.write(answer.model_dump_json() + "\n")
+    answers.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
