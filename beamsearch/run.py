@@ -31,10 +31,10 @@ from beamsearch.records.run import Baselines, Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.rounds import Rounds
 from beamsearch.settings import Settings, differences
+from beamsearch.shared import Shared
 from beamsearch.standalone import standalone
 from beamsearch.summary import clear_scratch
 from beamsearch.winner import choose_winner
-from beamsearch.worker import Shared
 
 if TYPE_CHECKING:
     from beamsearch.display import Observer
