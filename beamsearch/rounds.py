@@ -17,6 +17,7 @@ from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
 from beamsearch.search import Plan, deal, is_win, stop_reason, survivors
+from beamsearch.shared import RoundView, Shared
 from beamsearch.summary import (
     absent_files,
     comparable_times,
@@ -25,7 +26,7 @@ from beamsearch.summary import (
     promote,
     round_results,
 )
-from beamsearch.worker import RoundView, Shared, Worker, reflections
+from beamsearch.worker import Worker, reflections
 
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""

@@ -13,61 +13,34 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from beamsearch.baseline import measure_baselines
-from beamsearch.candidates import source_fingerprint
+from beamsearch.confirmation import confirm
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
-from beamsearch.errors import (
-    BeamsearchError,
-    KernelError,
-    Stopped,
-    Unanswered,
-    UsageError,
-    Waiting,
-)
+from beamsearch.errors import BeamsearchError, Stopped, UsageError, Waiting
 from beamsearch.executor.elsewhere import Elsewhere
-from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.first_kernel import write_first
-from beamsearch.floor import beaten_floor, measure_floor
+from beamsearch.first_round import FirstRound
+from beamsearch.floor import beaten_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.kernel import read_kernel
-from beamsearch.ledger import other_prompts, save_ledger
+from beamsearch.ledger import other_prompts
 from beamsearch.problem import Problem, least_work, read_problem
+from beamsearch.progress import Progress
 from beamsearch.proposer.card import make_card
 from beamsearch.proposer.choose import make_mailbox, make_proposer
-from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
-from beamsearch.records.candidate import Candidate
-from beamsearch.records.measurement import Measurement
-from beamsearch.records.round import RoundRecord
-from beamsearch.records.run import Baselines, Confirmation, Environment, RunRecord
-from beamsearch.records.trace import (
-    Trace,
-    kept_secret,
-    read_record,
-    recorded,
-    write_record,
-    write_text,
-)
-from beamsearch.rounds import Rounds, hand_over
+from beamsearch.proposer.questions import ProblemCard
+from beamsearch.records.run import Baselines, Environment, RunRecord
+from beamsearch.records.trace import Trace, kept_secret, write_text
+from beamsearch.rounds import Rounds
 from beamsearch.settings import Settings, differences
+from beamsearch.shared import Shared
 from beamsearch.standalone import standalone
-from beamsearch.summary import (
-    clear_scratch,
-    comparable_times,
-    results_tsv,
-    summarise,
-    totals,
-)
+from beamsearch.summary import clear_scratch
 from beamsearch.winner import choose_winner
-from beamsearch.worker import Shared
 
 if TYPE_CHECKING:
     from beamsearch.display import Observer
-    from beamsearch.llm.batch import Mailbox
+    from beamsearch.executor.jobs import Executor
     from profiling.gpus import Gpu
-
-INPUT = "r0-s0"
-"""Name of the input kernel."""
 
 
 def run(
@@ -152,7 +125,6 @@ class _Run:
         self.observer = observer
         self.stop = threading.Event()
         self.started = time.monotonic()
-        self.earlier_s = 0.0
 
     def go(self) -> RunRecord:
         """From wherever it is to the end."""
@@ -172,56 +144,64 @@ class _Run:
             write_text(self.trace.problem_file, self.problem.source)
             if self.source:
                 write_text(self.trace.input_file, self.source)
-            self.record = self._open(environment, proposer.name)
-            self.observer.run_started(self.record, self.trace.folder)
+            self.progress = self._open(environment, proposer.name)
+            self.observer.run_started(self.progress.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
                 self.observer.note(warning)
             executor = self._executor(gpu, device)
             with stop_on_signal(self.stop):
                 try:
-                    if not self.source:
-                        self._update(floor=measure_floor(self.problem, gpu, device))
-                        self._write_first(executor, proposer, mailbox)
-                    self._first_round(executor, gpu, device)
+                    card = self._card()
+                    first = FirstRound(
+                        trace=self.trace,
+                        problem=self.problem,
+                        executor=executor,
+                        progress=self.progress,
+                        observer=self.observer,
+                        gpu=gpu,
+                        device=device,
+                        stop=self.stop,
+                    )
+                    source = self.source or first.write_kernel(card, proposer, mailbox)
+                    first.run(source)
                     if (walls := executor.walls()).startswith("missing"):
                         self.observer.note(walls)
                     shared = Shared(
                         trace=self.trace,
-                        card=self._card(),
+                        card=card,
                         settings=self.settings,
                         executor=executor,
                         proposer=proposer,
-                        floor=self.record.floor,
+                        floor=self.progress.record.floor,
                         observer=self.observer,
                         stop=threading.Event(),
                     )
-                    reason = Rounds(shared, self._left_s, self.stop, self._save, mailbox).run()
+                    left_s, save = self.progress.left_s, self.progress.save
+                    reason = Rounds(shared, left_s, self.stop, save, mailbox).run()
                     if mailbox is not None:
                         mailbox.close()
-                    return self._finish(executor, reason)
+                    return self._finish(executor, source, reason)
                 except Waiting as error:
-                    self._save(status="stopped", stop_reason=str(error))
+                    self.progress.save(status="stopped", stop_reason=str(error))
                     raise Waiting(
                         f"{error}; then: python -m beamsearch resume {self.trace.folder}"
                     ) from error
                 except (Stopped, KeyboardInterrupt) as error:
-                    self._save(status="stopped", stop_reason="interrupted")
+                    self.progress.save(status="stopped", stop_reason="interrupted")
                     raise Stopped(
                         f"stopped; go on with: python -m beamsearch resume {self.trace.folder}"
                     ) from error
                 except BeamsearchError as error:
-                    self._save(status="stopped", stop_reason=str(error))
+                    self.progress.save(status="stopped", stop_reason=str(error))
                     raise
                 finally:
                     self.stop.set()
                     executor.close()
                     clear_scratch(self.trace)
 
-    # -- opening
-
     def _executor(self, gpu: Gpu, device: int | None) -> LocalExecutor | Elsewhere:
         """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
-        there = self.record.environment.gpu
+        there = self.progress.record.environment.gpu
         if there is not None and device is None:
             return Elsewhere(there)
         return LocalExecutor(
@@ -254,10 +234,10 @@ class _Run:
                 "go on with it on a machine of the same kind, or start a run in another folder"
             )
 
-    def _open(self, environment: Environment, who_thinks: str) -> RunRecord:
+    def _open(self, environment: Environment, who_thinks: str) -> Progress:
+        """The record that is there, running again, or a new one."""
         if self.trace.run_file.is_file():
             record = self.trace.run_record()
-            self.earlier_s = record.totals.seconds
             record = record.model_copy(update={"settings": self.settings, "status": "running"})
         else:
             record = RunRecord(
@@ -270,172 +250,35 @@ class _Run:
                 baselines=Baselines(),
                 notes=_notes(environment),
             )
-        write_record(self.trace.run_file, record)
-        return record
+        return Progress(self.trace, record, self.started)
 
     def _card(self) -> ProblemCard:
-        made_with = self.record.environment
+        made_with = self.progress.record.environment
         return make_card(self.problem, made_with.torch, made_with.triton)
 
-    def _first_round(self, executor: Executor, gpu: Gpu, device: int | None) -> None:
-        """Round 0: the input kernel verified before anything is spent, floor and baselines."""
-        folder = self.trace.round(0)
-        self.observer.worker(0, "verifying the input kernel")
-        resumed = (folder / f"{INPUT}.json").is_file()
-        first = recorded(folder / f"{INPUT}.json", Candidate, lambda: self._judge_input(executor))
-        if not first.verdict.correct:
-            self.trace.round(0).joinpath(f"{INPUT}.json").unlink()
-            raise KernelError(
-                f"the input kernel does not compute {self.problem.name}: "
-                f"{first.verdict.outcome.value} at {first.verdict.stage}: {first.verdict.reason}"
-            )
-        assert first.measurement is not None
-        here = resumed and not isinstance(executor, Elsewhere)
-        self._anchor(first.measurement, executor if here else None)
-        self._update(floor=self.record.floor or measure_floor(self.problem, gpu, device))
-        self.observer.worker(0, "measuring the baselines")
-        baselines = recorded(
-            folder / "baselines.json",
-            Baselines,
-            lambda: measure_baselines(executor, self.source, problem=self.problem, device=device),
-        )
-        self._update(baselines=baselines)
-        done = RoundRecord(
-            round=0, candidates=[first], best=INPUT, beam=[INPUT], running_best=INPUT
-        )
-        recorded(folder / "round.json", RoundRecord, lambda: done)
-        self.observer.round_ended(done, self._save())
-
-    def _write_first(self, executor: Executor, proposer: Proposer, mailbox: Mailbox | None) -> None:
-        """A first kernel from the model, where none came with the problem."""
-        self.observer.worker(0, "asking for a first kernel")
-
-        def check_stop() -> None:
-            if self.stop.is_set():
-                raise Stopped("stopping")
-
-        question = FirstQuestion(problem=self._card(), gpu=executor.gpu, floor=self.record.floor)
-        try:
-            self.source = write_first(self.trace, question, proposer, executor, check_stop)
-        except Unanswered as error:
-            if mailbox is None:
-                raise
-            raise hand_over(mailbox) from error
-        write_text(self.trace.input_file, self.source)
-
-    def _judge_input(self, executor: Executor) -> Candidate:
-        path = self.trace.round(0) / f"{INPUT}.py"
-        write_text(path, self.source)
-        judged = executor.run(JudgeJob(subject=Subject(name=INPUT, source=self.source)))
-        if self.stop.is_set():
-            raise Stopped("stopping")
-        return Candidate(
-            name=INPUT,
-            round=0,
-            description="the input kernel",
-            author="input",
-            kernel_file=self.trace.relative(path),
-            fingerprint=source_fingerprint(self.source),
-            verdict=judged.verdict,
-            measurement=judged.measurement,
-        )
-
-    def _anchor(self, first: Measurement, executor: Executor | None) -> None:
-        """The input kernel's time in this visit: what other times of the visit are divided by.
-
-        Where the run is resumed it is timed again with the executor, which has its own visit.
-        """
-        if first.visit is None:
-            return
-        recorded(self.trace.visit(first.visit), Measurement, lambda: first)
-        if executor is None or not executor.measures:
-            return
-        subject = Subject(name=INPUT, source=self.source)
-        again = executor.run(CompareJob(subjects=[subject])).measurements.get(INPUT)
-        if again is not None and again.visit is not None:
-            recorded(self.trace.visit(again.visit), Measurement, lambda: again)
-
-    def _left_s(self) -> float | None:
-        if self.settings.time_limit_s is None:
-            return None
-        return self.settings.time_limit_s - self.earlier_s - (time.monotonic() - self.started)
-
-    # -- the end
-
-    def _finish(self, executor: Executor, reason: str) -> RunRecord:
-        """The winner confirmed beside the baselines, and written as a file of its own."""
+    def _finish(self, executor: Executor, source: str, reason: str) -> RunRecord:
+        """The winner chosen, confirmed beside the baselines, and written as a file of its own."""
+        progress = self.progress
         self.observer.worker(0, "looking closer at the winner")
         best, notes = choose_winner(self.trace, executor, self.stop)
-        source = (self.trace.folder / (best.kernel_file or "")).read_text()
+        before = progress.record.notes
         notes += other_prompts(self.trace)
-        notes = [*self.record.notes, *(note for note in notes if note not in self.record.notes)]
-        self._update(notes=notes)
+        progress.update(notes=[*before, *(note for note in notes if note not in before)])
         confirmation = None
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
-            confirmation = self._confirmation(executor, best, source)
-            assert self.record.floor is not None
+            confirmation = confirm(self.trace, executor, best, source, self.stop)
+            assert progress.record.floor is not None
             device = pick_device(self.settings.device)
-            floor = beaten_floor(self.problem, self.record.floor, confirmation.winner, device)
-            self._update(floor=floor)
-        self._save(status="finished", stop_reason=reason, confirmation=confirmation, best=best.name)
-        write_text(self.trace.best_kernel_file, standalone(self.problem, source, best))
-        self.observer.run_ended(self.record, self.trace.folder)
-        return self.record
-
-    def _confirmation(self, executor: Executor, best: Candidate, source: str) -> Confirmation:
-        path = self.trace.confirmation_file
-        if path.is_file() and read_record(path, Confirmation).name == best.name:
-            return read_record(path, Confirmation)
-        subjects = [
-            Subject(name="winner", source=source),
-            Subject(name="input", source=self.source),
-            Subject(name="eager", kind="eager"),
-            Subject(name="compile", kind="compile"),
-            Subject(name="max_autotune", kind="max_autotune"),
-        ]
-        comparison = executor.run(CompareJob(subjects=subjects))
-        if self.stop.is_set():
-            raise Stopped("stopping")
-        measured = comparison.measurements
-        for name in ("winner", "input"):
-            if name not in measured:
-                raise BeamsearchError(
-                    f"the {name} kernel could not be timed again: {comparison.failed.get(name)}"
-                )
-        baselines = Baselines(
-            eager=measured.get("eager"),
-            compile=measured.get("compile"),
-            max_autotune=measured.get("max_autotune"),
-            anchor=measured["input"],
-            absent=comparison.failed,
+            floor = beaten_floor(self.problem, progress.record.floor, confirmation.winner, device)
+            progress.update(floor=floor)
+        record = progress.save(
+            status="finished", stop_reason=reason, confirmation=confirmation, best=best.name
         )
-        record = Confirmation(
-            name=best.name, winner=measured["winner"], input=measured["input"], baselines=baselines
-        )
-        write_record(path, record)
+        won = (self.trace.folder / (best.kernel_file or "")).read_text()
+        write_text(self.trace.best_kernel_file, standalone(self.problem, won, best))
+        self.observer.run_ended(record, self.trace.folder)
         return record
-
-    # -- saving
-
-    def _update(self, **fields: object) -> None:
-        self.record = self.record.model_copy(update=fields)
-
-    def _save(self, **fields: object) -> RunRecord:
-        """`run.json` and `results.tsv`, rebuilt from the records."""
-        done = self.trace.completed_rounds()
-        if done:
-            everyone = [c for record in done for c in record.candidates]
-            times = comparable_times(self.trace, everyone)
-            rounds, best = summarise(done, times)
-            seconds = self.earlier_s + time.monotonic() - self.started
-            sums = totals(self.trace, done, seconds)
-            fields = {"rounds": rounds, "best": best, "totals": sums} | fields
-            write_text(self.trace.results_file, results_tsv(everyone, times))
-            save_ledger(self.trace, self.settings.prices)
-        self._update(**fields)
-        write_record(self.trace.run_file, self.record)
-        return self.record
 
 
 def _notes(environment: Environment) -> list[str]:
