@@ -7,8 +7,10 @@ import threading
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.executor.jobs import CompareJob, Executor, Subject
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.measurement import Measurement
 from beamsearch.records.run import Baselines, Confirmation
 from beamsearch.records.trace import Trace, read_record, write_record
+from beamsearch.search import is_win
 
 
 def confirm(
@@ -49,3 +51,15 @@ def confirm(
     )
     write_record(path, record)
     return record
+
+
+def slower_than_compiler(confirmation: Confirmation) -> list[str]:
+    """A note where PyTorch's compiler makes the reference faster than the winner, outside the
+    noise: then the run gained nothing."""
+    names = {"compile": "torch.compile", "max_autotune": "torch.compile with max-autotune"}
+    own, notes = confirmation.winner, []
+    for field, name in names.items():
+        other: Measurement | None = getattr(confirmation.baselines, field)
+        if other is not None and is_win(other.time_ms, own.time_ms):
+            notes.append(f"The best kernel ({own}) is slower than {name} ({other}): use that.")
+    return notes

@@ -11,7 +11,7 @@ from beamsearch.candidates import source_fingerprint
 from beamsearch.errors import KernelError, Stopped, Unanswered
 from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
-from beamsearch.first_kernel import write_first
+from beamsearch.first_kernels import FirstKernels, first_candidates, first_name
 from beamsearch.floor import measure_floor
 from beamsearch.problem import Problem
 from beamsearch.progress import Progress
@@ -22,13 +22,15 @@ from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import Baselines
 from beamsearch.records.trace import Trace, recorded, write_text
 from beamsearch.rounds import hand_over
+from beamsearch.search import survivors
+from beamsearch.summary import comparable_times
 
 if TYPE_CHECKING:
     from beamsearch.display import Observer
     from beamsearch.llm.batch import Mailbox
     from profiling.gpus import Gpu
 
-INPUT = "r0-s0"
+INPUT = first_name(0)
 """Name of the input kernel."""
 
 
@@ -46,20 +48,32 @@ class FirstRound:
     stop: threading.Event
     """Set when the user stops the run."""
 
-    def write_kernel(self, card: ProblemCard, proposer: Proposer, mailbox: Mailbox | None) -> str:
-        """The source of a first kernel from the model, where none came with the problem."""
+    def find_kernel(self, card: ProblemCard, proposer: Proposer, mailbox: Mailbox | None) -> str:
+        """The source of a first kernel, where none came with the problem: the fastest of those that
+        the compiler and the model write. Raises KernelError where none is correct."""
         self._measure_floor()
-        self.observer.worker(0, "asking for a first kernel")
+        self.observer.worker(0, "looking for a first kernel")
         floor = self.progress.record.floor
-        question = FirstQuestion(problem=card, gpu=self.executor.gpu, floor=floor)
+        first = FirstKernels(
+            trace=self.trace,
+            executor=self.executor,
+            proposer=proposer,
+            question=FirstQuestion(problem=card, gpu=self.executor.gpu, floor=floor),
+            check_stop=self._check_stop,
+            tell=self._tell,
+        )
         try:
-            source = write_first(self.trace, question, proposer, self.executor, self._check_stop)
+            return first.gather()
         except Unanswered as error:
             if mailbox is None:
                 raise
             raise hand_over(mailbox) from error
-        write_text(self.trace.input_file, source)
-        return source
+
+    def _tell(self, note: str) -> None:
+        notes = self.progress.record.notes
+        if note not in notes:
+            self.progress.update(notes=[*notes, note])
+            self.observer.note(note)
 
     def run(self, source: str) -> None:
         """The whole round. Raises KernelError where the first kernel is not correct."""
@@ -87,8 +101,15 @@ class FirstRound:
             ),
         )
         self.progress.update(baselines=baselines)
+        everyone = first_candidates(self.trace)
+        times = comparable_times(self.trace, everyone)
+        beam = survivors(everyone, times, self.progress.record.settings.beam)
         done = RoundRecord(
-            round=0, candidates=[first], best=INPUT, beam=[INPUT], running_best=INPUT
+            round=0,
+            candidates=everyone,
+            best=INPUT,
+            beam=[candidate.name for candidate in beam],
+            running_best=INPUT,
         )
         recorded(folder / "round.json", RoundRecord, lambda: done)
         self.observer.round_ended(done, self.progress.save())

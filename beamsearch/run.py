@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from beamsearch.confirmation import confirm
+from beamsearch.confirmation import confirm, slower_than_compiler
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
 from beamsearch.errors import BeamsearchError, Stopped, UsageError, Waiting
 from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.first_kernels import NEXT
 from beamsearch.first_round import FirstRound
 from beamsearch.floor import beaten_floor
 from beamsearch.hold import folder_lock, stop_on_signal
@@ -133,10 +134,10 @@ class _Run:
         environment = describe(device, self.settings.target)
         mailbox = make_mailbox(self.trace, self.settings)
         proposer = make_proposer(self.settings, dict(os.environ), self.trace, mailbox)
-        if not (self.source or proposer.reads_prompts):
+        if not (self.source or proposer.reads_prompts or device is not None):
             raise UsageError(
-                f"{self.problem.name} has no input_kernel.py; give a first kernel with --kernel, "
-                "or let a model write it (OPENAI_API_KEY)"
+                f"{self.problem.name} has no input_kernel.py; {NEXT}, or run where there is an "
+                "NVIDIA GPU: there, torch.compile's own Triton code is taken"
             )
         with folder_lock(self.trace.folder):
             self._check_machine(environment)
@@ -162,7 +163,7 @@ class _Run:
                         device=device,
                         stop=self.stop,
                     )
-                    source = self.source or first.write_kernel(card, proposer, mailbox)
+                    source = self.source or first.find_kernel(card, proposer, mailbox)
                     first.run(source)
                     if (walls := executor.walls()).startswith("missing"):
                         self.observer.note(walls)
@@ -272,6 +273,8 @@ class _Run:
             device = pick_device(self.settings.device)
             floor = beaten_floor(self.problem, progress.record.floor, confirmation.winner, device)
             progress.update(floor=floor)
+            slower = slower_than_compiler(confirmation)
+            progress.update(notes=[*progress.record.notes, *slower])
         record = progress.save(
             status="finished", stop_reason=reason, confirmation=confirmation, best=best.name
         )

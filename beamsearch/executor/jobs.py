@@ -2,6 +2,7 @@
 
 from typing import Literal, Protocol, overload
 
+from beamsearch.inductor.captured import Compilation
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Verdict
@@ -56,6 +57,13 @@ class ProfileJob(Record):
     subject: Subject
 
 
+class CompileJob(Record):
+    """Have `torch.compile` write code for the reference. Needs a GPU."""
+
+    way: str
+    """One of `inductor.capture.WAYS`."""
+
+
 class Executor(Protocol):
     """Runs jobs. A job either gives its record or raises a BeamsearchError; it never hangs."""
 
@@ -70,6 +78,8 @@ class Executor(Protocol):
     def run(self, job: CompareJob) -> Comparison: ...
     @overload
     def run(self, job: ProfileJob) -> Profile: ...
+    @overload
+    def run(self, job: CompileJob) -> Compilation: ...
 
     def walls(self) -> str:
         """Which walls around candidates are missing here, in one line."""

@@ -10,10 +10,13 @@ from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.executor.jobs import (
     CompareJob,
     Comparison,
+    CompileJob,
     JudgeJob,
     Judgement,
     ProfileJob,
 )
+from beamsearch.inductor.captured import Compilation
+from beamsearch.inductor.process import compile_reference
 from beamsearch.judge.processes import ForkServers, ServerLost
 from beamsearch.judge.walls import told
 from beamsearch.judge.without_gpu import ModellingJudge
@@ -23,6 +26,9 @@ from profiling.profile import Profile
 if TYPE_CHECKING:
     from beamsearch.judge.on_gpu import MeasuringJudge
     from profiling.gpus import Gpu
+
+
+Job = JudgeJob | CompareJob | ProfileJob | CompileJob
 
 
 class LocalExecutor:
@@ -45,6 +51,8 @@ class LocalExecutor:
     ) -> None:
         self.measures = device is not None
         self.gpu = gpu.name
+        self._problem = problem
+        self._device = device
         scratch = scratch.resolve()
         try:
             shutil.rmtree(scratch / "processes", ignore_errors=True)
@@ -72,15 +80,17 @@ class LocalExecutor:
     def run(self, job: CompareJob) -> Comparison: ...
     @overload
     def run(self, job: ProfileJob) -> Profile: ...
+    @overload
+    def run(self, job: CompileJob) -> Compilation: ...
 
-    def run(self, job: JudgeJob | CompareJob | ProfileJob) -> Judgement | Comparison | Profile:
+    def run(self, job: Job) -> Judgement | Comparison | Profile | Compilation:
         """The job's record. Raises BeamsearchError."""
         try:
             return self._run(job)
         except ServerLost:  # its successor is there already; the candidate may be innocent
             return self._run(job)
 
-    def _run(self, job: JudgeJob | CompareJob | ProfileJob) -> Judgement | Comparison | Profile:
+    def _run(self, job: Job) -> Judgement | Comparison | Profile | Compilation:
         judge = self._measuring or self._without
         assert judge is not None
         if isinstance(job, JudgeJob):
@@ -89,6 +99,10 @@ class LocalExecutor:
             return judge.profile(job.subject)
         if self._measuring is None:
             raise BeamsearchError("timing needs an NVIDIA GPU; there is none here")
+        if isinstance(job, CompileJob):
+            assert self._device is not None
+            uuid = self._measuring.gpu_uuid
+            return compile_reference(self._problem, job.way, self._device, uuid)
         return self._measuring.compare(job.subjects)
 
     def walls(self) -> str:

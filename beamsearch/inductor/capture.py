@@ -1,7 +1,7 @@
 """Compile a problem's reference for the GPU, and say what came of it.
 
 `python -m beamsearch.inductor.capture WAY DEVICE` reads the problem as JSON (`problem_message`) from
-standard input and writes `Captured` or `NotCaptured` as one line of JSON. A process of its own:
+standard input and writes a `Compilation` as one line of JSON. A process of its own:
 compiling takes memory, threads and settings of torch that the judge's processes must not inherit.
 No candidate's code runs here.
 """
@@ -18,16 +18,19 @@ from typing import Any
 
 from beamsearch.inductor.captured import (
     Captured,
+    Compilation,
     LaunchConfig,
-    NotCaptured,
     TensorArgument,
 )
+from beamsearch.inductor.decompose import decompositions
 from beamsearch.judge.reference import read_problem_message
+from beamsearch.judge.verify import one_line
 from beamsearch.problem import Problem, instantiate
 
 WAYS = ("default", "max_autotune", "triton_only")
-"""The compiler's own choice; tuned; tuned with Triton's products and convolutions alone, which may
-lose to the library's, and is the only one that leaves a kernel to start from where they do."""
+"""The compiler's own choice; tuned; tuned, with Triton's products and convolutions alone and what
+has no convolution in Triton taken apart (`decompose`). The last is for what the first two leave to a
+library: it may be slower, and leaves a kernel to start from."""
 PLAIN = {
     "combo_kernels": False,
     "graph_partition": False,
@@ -63,11 +66,12 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.compile_fx import compile_fx
 
+    table = decompositions() if way == "triton_only" else None
     instance = instantiate(problem, device)
     calls: list[list[Any]] = []
 
     def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
-        compiled = compile_fx(graph, inputs, config_patches=options(way))
+        compiled = compile_fx(graph, inputs, config_patches=options(way), decompositions=table)
         calls.append([])
 
         def run(*arguments: Any) -> Any:
@@ -78,7 +82,7 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
 
     before = len(PyCodeCache.modules)
     with torch.inference_mode():
-        model = torch.compile(instance.model, backend=backend, dynamic=False)
+        model: Any = torch.compile(instance.model, backend=backend, dynamic=False)
         for _ in range(3):  # the first compiles, and the first or second tunes
             model(*instance.inputs)
         torch.cuda.synchronize()
@@ -152,9 +156,10 @@ def _launch_config(kernel: Any) -> LaunchConfig:
 def _median_ms(call: Callable[[], Any]) -> float:
     import torch
 
-    times = []
+    times: list[float] = []
+    event: Any = torch.cuda.Event
     for _ in range(20):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, end = (event(enable_timing=True) for _ in range(2))
         start.record()
         call()
         end.record()
@@ -168,13 +173,13 @@ def main(way: str, device: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     problem = read_problem_message(json.load(sys.stdin))
-    answer: Captured | NotCaptured
     try:
-        answer = capture(problem, way, device)
+        answer = Compilation(way=way, captured=capture(problem, way, device))
     except NothingToCapture as error:
-        answer = NotCaptured(way=way, reason=str(error))
+        answer = Compilation(way=way, reason=str(error))
     except Exception as error:  # noqa: BLE001 - the compiler's failure is the answer
-        answer = NotCaptured(way=way, reason=f"{type(error).__name__}: {error}"[-2000:])
+        reason = f"{type(error).__name__}: {error}"
+        answer = Compilation(way=way, reason=one_line(reason))
     answers.write(answer.model_dump_json() + "\n")
     answers.close()
 

@@ -41,8 +41,9 @@ class Captured(Record):
     """Median time of a call in the process that compiled it: it chooses between ways alone."""
 
 
-class NotCaptured(Record):
-    """Why one way of compiling gave nothing."""
+class Compilation(Record):
+    """What came of one way of compiling: the code, or why there is none."""
 
     way: str
-    reason: str
+    captured: Captured | None = None
+    reason: str = ""

@@ -88,6 +88,7 @@ class MeasuringJudge:
         torch.cuda.set_device(device)
         self._visit = Visit(problem, gpu, device)
         self.device_name = self._visit.device_name
+        self.gpu_uuid = self._visit.gpu_uuid
         self._problem = problem
         self._gpu = gpu
         self._device = device

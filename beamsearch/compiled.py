@@ -1,0 +1,50 @@
+"""First kernels from `torch.compile`: the reference compiled, and its Triton code made into files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from beamsearch.executor.jobs import CompileJob, Executor
+from beamsearch.inductor.captured import Compilation
+from beamsearch.inductor.convert import convert
+from beamsearch.inductor.generated import NotTriton
+from beamsearch.proposer.questions import Variant
+from beamsearch.records.trace import recorded
+
+AUTHOR = "torch.compile"
+ITS_OWN = ("default", "max_autotune")
+WITHOUT_LIBRARY = "triton_only"
+"""For a reference that its own choice leaves to a library; up to a minute more."""
+
+
+def compiled_kernels(
+    folder: Path, executor: Executor, problem: str, check_stop: Callable[[], None]
+) -> tuple[list[Variant], list[str]]:
+    """What the compiler wrote that is Triton alone, and why the rest is not.
+
+    Every compilation is recorded in the folder, and not done again. Raises Stopped.
+    """
+    if not executor.measures:
+        return [], ["torch.compile writes Triton for an NVIDIA GPU, and there is none here"]
+    kernels: list[Variant] = []
+    reasons: list[str] = []
+    for way in (*ITS_OWN, WITHOUT_LIBRARY):
+        if way == WITHOUT_LIBRARY and kernels:
+            break
+
+        def compile_(way: str = way) -> Compilation:
+            done = executor.run(CompileJob(way=way))
+            check_stop()
+            return done
+
+        compilation = recorded(folder / f"{way}.json", Compilation, compile_)
+        try:
+            if compilation.captured is None:
+                raise NotTriton(compilation.reason)
+            source = convert(compilation.captured, problem)
+        except NotTriton as error:
+            reasons.append(f"torch.compile ({way}): {error}")
+        else:
+            kernels.append(Variant(description=f"what torch.compile writes ({way})", source=source))
+    return kernels, reasons

@@ -1,0 +1,153 @@
+"""First kernels for a problem that comes without one: the compiler's and the model's, verified, the
+fastest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from beamsearch.candidates import source_fingerprint
+from beamsearch.compiled import AUTHOR, compiled_kernels
+from beamsearch.errors import KernelError
+from beamsearch.executor.jobs import (
+    CompareJob,
+    Comparison,
+    Executor,
+    JudgeJob,
+    Judgement,
+    Subject,
+)
+from beamsearch.first_kernel import write_first
+from beamsearch.proposer.questions import FirstQuestion, Proposer
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
+
+NEXT = "give one with --kernel, or let a model write it (OPENAI_API_KEY)"
+
+
+def first_name(number: int) -> str:
+    """`r0-s0` is the kernel that the run is measured against."""
+    return f"r0-s{number}"
+
+
+def first_candidates(trace: Trace) -> list[Candidate]:
+    """Every first kernel that was judged, in order."""
+    paths = trace.round(0).glob("r0-s*.json")
+    by_number = sorted(paths, key=lambda path: int(path.stem.removeprefix("r0-s")))
+    return [read_record(path, Candidate) for path in by_number]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A kernel that may be a first one."""
+
+    source: str
+    description: str
+    author: str
+    judged: Judgement
+
+    @property
+    def correct(self) -> bool:
+        """Whether the judge found it so."""
+        return self.judged.verdict.correct
+
+
+@dataclass(frozen=True)
+class FirstKernels:
+    """Finds them, each step taken once."""
+
+    trace: Trace
+    executor: Executor
+    proposer: Proposer
+    question: FirstQuestion
+    check_stop: Callable[[], None]
+    tell: Callable[[str], None]
+    """Takes what people should know of those that came to nothing."""
+
+    def gather(self) -> str:
+        """The source of the fastest; a candidate's record is left for each. Raises KernelError
+        where none is correct, and what asking raises."""
+        folder, problem = self.trace.round(0) / "compiled", self.question.problem.name
+        variants, reasons = compiled_kernels(folder, self.executor, problem, self.check_stop)
+        found: list[Found] = []
+        for variant in variants:
+            assert variant.source is not None
+            if all(
+                source_fingerprint(variant.source) != source_fingerprint(f.source) for f in found
+            ):
+                judged = self._judged(len(found), variant.source)
+                found.append(Found(variant.source, variant.description, AUTHOR, judged))
+        for kernel in found:
+            verdict = kernel.judged.verdict
+            if not verdict.correct:
+                reasons.append(f"{kernel.description}: {verdict.outcome.value}: {verdict.reason}")
+        if self.proposer.reads_prompts:
+            found += self._written(found, reasons)
+        if not any(kernel.correct for kernel in found):
+            told = "; ".join(reasons)
+            raise KernelError(f"{problem} has no input_kernel.py; {NEXT}. {told}")
+        for reason in reasons:
+            self.tell(reason)
+        return self._leave(self._fastest_first(found))
+
+    def _judged(self, number: int, source: str) -> Judgement:
+        def judge() -> Judgement:
+            subject = Subject(name=f"first {number}", source=source)
+            judged = self.executor.run(JudgeJob(subject=subject))
+            self.check_stop()
+            return judged
+
+        return recorded(self.trace.round(0) / "first" / f"{number}.json", Judgement, judge)
+
+    def _written(self, found: list[Found], reasons: list[str]) -> list[Found]:
+        """The model's. That it wrote none ends the run only where there is no other."""
+        try:
+            source = write_first(
+                self.trace, self.question, self.proposer, self.executor, self.check_stop
+            )
+        except KernelError as error:
+            reasons.append(str(error))
+            return []
+        judged = self._judged(len(found), source)
+        return [Found(source, "a first kernel from the problem", self.proposer.name, judged)]
+
+    def _fastest_first(self, found: list[Found]) -> list[tuple[Found, Measurement | None]]:
+        """Those that are correct by their times, all taken in one visit; then the others."""
+        correct = [kernel for kernel in found if kernel.correct]
+        times = {id(kernel): kernel.judged.measurement for kernel in correct}
+        if len(correct) > 1 and self.executor.measures:
+            subjects = [Subject(name=str(n), source=k.source) for n, k in enumerate(correct)]
+
+            def compare() -> Comparison:
+                comparison = self.executor.run(CompareJob(subjects=subjects))
+                self.check_stop()
+                return comparison
+
+            path = self.trace.round(0) / "first" / "comparison.json"
+            measured = recorded(path, Comparison, compare).measurements
+            times = {id(k): measured[str(n)] for n, k in enumerate(correct) if str(n) in measured}
+        timed = [(k, times[id(k)]) for k in correct if times.get(id(k)) is not None]
+        timed.sort(key=lambda pair: pair[1].time_ms if pair[1] else 0.0)
+        return [*timed, *((kernel, None) for kernel in found if not kernel.correct)]
+
+    def _leave(self, ordered: list[tuple[Found, Measurement | None]]) -> str:
+        """A record and a source for each; the run's own first kernel last: it is the mark."""
+        for number, (kernel, time) in enumerate(ordered):
+            name = first_name(number)
+            path = self.trace.round(0) / f"{name}.py"
+            write_text(path, kernel.source)
+            candidate = Candidate(
+                name=name,
+                round=0,
+                description=kernel.description,
+                author=kernel.author,
+                kernel_file=self.trace.relative(path),
+                fingerprint=source_fingerprint(kernel.source),
+                verdict=kernel.judged.verdict,
+                measurement=time,
+            )
+            write_record(path.with_suffix(".json"), candidate)
+        first = ordered[0][0]
+        write_text(self.trace.input_file, first.source)
+        return first.source
