@@ -1,4 +1,4 @@
-"""First kernels from `torch.compile`: the reference compiled, and its Triton code made into files."""
+"""First kernels from `torch.compile`: the reference compiled, its Triton code made into files."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.first_kernels import FirstKernels, first_candidates, first_name
 from beamsearch.floor import measure_floor
+from beamsearch.kernel import alike
 from beamsearch.problem import Problem
 from beamsearch.progress import Progress
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
@@ -103,16 +104,25 @@ class FirstRound:
         self.progress.update(baselines=baselines)
         everyone = first_candidates(self.trace)
         times = comparable_times(self.trace, everyone)
-        beam = survivors(everyone, times, self.progress.record.settings.beam)
+        beam = self._different(survivors(everyone, times, len(everyone)))
         done = RoundRecord(
             round=0,
             candidates=everyone,
             best=INPUT,
-            beam=[candidate.name for candidate in beam],
+            beam=[c.name for c in beam[: self.progress.record.settings.beam]],
             running_best=INPUT,
         )
         recorded(folder / "round.json", RoundRecord, lambda: done)
         self.observer.round_ended(done, self.progress.save())
+
+    def _different(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Those that are no other's kernel with another launch, such as two compilations are."""
+        kept: dict[str, Candidate] = {}
+        for candidate in candidates:
+            source = (self.trace.folder / (candidate.kernel_file or "")).read_text()
+            if not any(alike(source, other) for other in kept):
+                kept[source] = candidate
+        return list(kept.values())
 
     def _check_stop(self) -> None:
         if self.stop.is_set():

@@ -1,7 +1,7 @@
 """Compile a problem's reference for the GPU, and say what came of it.
 
-`python -m beamsearch.inductor.capture WAY DEVICE` reads the problem as JSON (`problem_message`) from
-standard input and writes a `Compilation` as one line of JSON. A process of its own:
+`python -m beamsearch.inductor.capture WAY DEVICE` reads the problem as JSON (`problem_message`)
+from standard input and writes a `Compilation` as one line of JSON. A process of its own:
 compiling takes memory, threads and settings of torch that the judge's processes must not inherit.
 No candidate's code runs here.
 """
@@ -13,6 +13,7 @@ import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -29,8 +30,8 @@ from beamsearch.problem import Problem, instantiate
 
 WAYS = ("default", "max_autotune", "triton_only")
 """The compiler's own choice; tuned; tuned, with Triton's products and convolutions alone and what
-has no convolution in Triton taken apart (`decompose`). The last is for what the first two leave to a
-library: it may be slower, and leaves a kernel to start from."""
+has no convolution in Triton taken apart (`decompose`). The last is for what the first two leave to
+a library: it may be slower, and leaves a kernel to start from."""
 PLAIN = {
     "combo_kernels": False,
     "graph_partition": False,
@@ -71,7 +72,7 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
     calls: list[list[Any]] = []
 
     def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
-        compiled = compile_fx(graph, inputs, config_patches=options(way), decompositions=table)
+        compiled: Any = compile_fx(graph, inputs, config_patches=options(way), decompositions=table)
         calls.append([])
 
         def run(*arguments: Any) -> Any:
@@ -96,12 +97,10 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
         raise NothingToCapture("the compiler left no module of its output")
     module = modules[-1]
     assert module.__file__ is not None
-    with open(module.__file__) as file:
-        code = file.read()
     return Captured(
         way=way,
         torch=torch.__version__,
-        code=code,
+        code=Path(module.__file__).read_text(),
         arguments=[_argument(value, instance.arguments.values) for value in calls[0]],
         kernels={
             name: _launch_config(value)

@@ -12,8 +12,9 @@ from beamsearch.inductor import plain
 from beamsearch.inductor.captured import Captured, LaunchConfig, TensorArgument
 from beamsearch.inductor.generated import FIXED, GRIDS, MOST_Y, Generated, Kernel, NotTriton, read
 
-RENAMED = {"any": "any_of"}
-"""Functions of the compiler's library whose stand-ins in `plain` have another name."""
+RENAMED = {"any": "any_of", "max2_strict": "max2", "min2_strict": "min2"}
+"""Functions of the compiler's library whose stand-ins in `plain` have another name; the strict ones
+tell 0 from -0, which no kernel is judged by."""
 IN_TRITON = {
     **{name: f"tl.{name}" for name in ("exp", "exp2", "log", "log2", "rsqrt", "erf", "sin", "cos")},
     **{name: f"tl.{name}" for name in ("abs", "floor", "ceil", "fma")},
@@ -188,7 +189,8 @@ class _Call:
             raise NotTriton("it takes no tensor")
         names = [argument.name for argument in self._arguments]
         lines = [_wrapped("def kernel_function(", names, "):")]
-        lines += [f"    {_check(argument)}" for argument in self._arguments]
+        lines += [_check(argument) for argument in self._arguments]
+        lines += [f"    device = {names[0]}.device"]
         for statement in self._body:
             lines += self._statement(statement)
         return "\n".join(lines) + "\n"
@@ -233,7 +235,7 @@ class _Call:
 
     def _allocated(self, call: ast.Call) -> str:
         size, stride, dtype = (ast.unparse(argument) for argument in call.args)
-        device = f"device={self._arguments[0].name}.device"
+        device = "device=device"
         if _contiguous(ast.literal_eval(size), ast.literal_eval(stride)):
             return f"torch.empty({size}, dtype={dtype}, {device})"
         return f"torch.empty_strided({size}, {stride}, dtype={dtype}, {device})"
@@ -282,7 +284,10 @@ class _Call:
         passed += [f"{name}={config.kwargs[name]}" for name in kernel.blocks]
         passed += [f"num_warps={config.num_warps}", f"num_stages={config.num_stages}"]
         passed += [f"maxnreg={config.maxnreg}"] if config.maxnreg else []
-        return [_wrapped(f"{kernel.short}[{grid}](", passed, ")", "    ")]
+        head = f"{kernel.short}[{grid}]("
+        if len(head) + 4 > WIDTH:
+            head = f"{kernel.short}[\n        {grid}\n    ]("
+        return [_wrapped(head, passed, ")", "    ")]
 
     def _passed(self, node: ast.expr) -> str:
         try:
@@ -309,8 +314,8 @@ def _grid(kernel: Kernel, config: LaunchConfig) -> str:
 
 
 def _check(argument: TensorArgument) -> str:
-    values = f"{argument.shape}, {argument.stride}, torch.{argument.dtype}"
-    return f'check("{argument.name}", {argument.name}, {values})'
+    told = [f'"{argument.name}"', argument.name, str(argument.shape), str(argument.stride)]
+    return _wrapped("check(", [*told, f"torch.{argument.dtype}"], ")", "    ")
 
 
 def _contiguous(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:

@@ -1,10 +1,10 @@
 """A convolution as operations that the compiler writes itself, where it would call the library.
 
-The compiler has Triton templates for plain convolutions alone, and hands the others to cuDNN. Written as a product over the
-kernel's taps it is code that the compiler fuses: a sum of shifted inputs where every channel has its
-own filter, and a matrix product of weights and gathered inputs otherwise. A transposed convolution
-is, for each remainder of the output's index by the stride, a plain one over the taps that meet
-inputs there (the others meet nothing).
+The compiler has Triton templates for plain convolutions alone, and hands the others to cuDNN.
+Written as a product over the kernel's taps it is code that the compiler fuses: a sum of shifted
+inputs where every channel has its own filter, and a matrix product of weights and gathered inputs
+otherwise. A transposed convolution is, for each remainder of the output's index by the stride, a
+plain one over the taps that meet inputs there (the others meet nothing).
 """
 
 from __future__ import annotations

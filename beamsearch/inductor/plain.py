@@ -115,7 +115,7 @@ def tanh(x):
 
 
 @triton.jit
-def online_softmax_combine(top, total, value, fast: tl.constexpr):
+def online_softmax_combine(top, total, value, fast: tl.constexpr, strict: tl.constexpr = False):
     # A row that is -inf so far has a sum of nothing; exp(-inf - -inf) would be NaN.
     new_top = maximum(top, value)
     empty = new_top == float("-inf")
@@ -124,7 +124,7 @@ def online_softmax_combine(top, total, value, fast: tl.constexpr):
 
 
 @triton.jit
-def online_softmax_reduce(top, total, dim, fast: tl.constexpr):
+def online_softmax_reduce(top, total, dim, fast: tl.constexpr, strict: tl.constexpr = False):
     new_top = max2(top, dim)
     highest = tl.expand_dims(new_top, dim)
     below = tl.where(highest == float("-inf"), 0.0, top - highest)

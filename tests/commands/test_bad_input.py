@@ -1,6 +1,7 @@
 """Whatever a user gets wrong ends in one line that says what to do, and in the right exit code."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +88,11 @@ def test_verbose_shows_the_traceback(beamsearch, tmp_path):
     done = beamsearch("run", "nothing-like-it", "--verbose", cwd=tmp_path)
     assert done.returncode != 0
     assert "Traceback" in done.stderr and "ProblemError" in done.stderr
+
+
+def test_a_problem_without_a_first_kernel_says_where_one_comes_from(beamsearch, tmp_path):
+    problem = Path(__file__).parents[1] / "data" / "inductor" / "softmax" / "problem.py"
+    done = beamsearch("run", str(problem), "--llm", "playbook", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2
+    for way in ("--kernel", "OPENAI_API_KEY", "NVIDIA GPU"):
+        assert way in done.stderr

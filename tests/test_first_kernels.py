@@ -1,0 +1,59 @@
+"""Runs of problems that come without a kernel."""
+
+import io
+
+import pytest
+
+from beamsearch.display import PlainDisplay
+from beamsearch.first_kernels import first_candidates
+from beamsearch.problem import read_problem
+from beamsearch.records.trace import Trace
+from beamsearch.run import run
+from beamsearch.settings import Settings
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+ROWS = 8192
+COLUMNS = 4096
+
+
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.norm = nn.LayerNorm(columns)
+
+    def forward(self, x):
+        return torch.relu(self.norm(x))
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+
+
+def get_init_inputs():
+    return [COLUMNS]
+"""
+
+
+@pytest.fixture
+def problem(tmp_path):
+    folder = tmp_path / "norm"
+    folder.mkdir()
+    folder.joinpath("problem.py").write_text(PROBLEM)
+    return read_problem(folder / "problem.py")
+
+
+@pytest.mark.gpu
+def test_the_compilers_kernel_starts_and_is_not_lost(problem, tmp_path):
+    settings = Settings(llm="playbook", rounds=1, workers=1, variants=1, profiler="compiler")
+    record = run(
+        problem, settings, tmp_path / "run", kernel=None, observer=PlainDisplay(io.StringIO())
+    )
+    first, *_ = first_candidates(Trace(tmp_path / "run"))
+    assert first.verdict.correct
+    assert first.author == "torch.compile"
+    confirmation = record.confirmation
+    compiled = confirmation.baselines.compile
+    assert confirmation.winner.time_ms <= compiled.time_ms * 1.02
