@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from beamsearch.kernel import fingerprint
-from beamsearch.proposer.prompts import BUDGET, approximate_tokens, render
+from beamsearch.llm.request import approximate_tokens
+from beamsearch.proposer.prompts import BUDGET, render
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
