@@ -31,7 +31,7 @@ from beamsearch.first_kernel import write_first
 from beamsearch.floor import beaten_floor, measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.kernel import read_kernel
-from beamsearch.ledger import other_prompts, save_ledger
+from beamsearch.ledger import keep_prices, other_prompts, save_ledger
 from beamsearch.problem import Problem, instantiate, least_work, read_problem
 from beamsearch.proposer.choose import make_mailbox, make_proposer
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
@@ -171,6 +171,7 @@ class _Run:
             write_text(self.trace.problem_file, self.problem.source)
             if self.source:
                 write_text(self.trace.input_file, self.source)
+            keep_prices(self.trace, self.settings.prices)
             self.record = self._open(environment, proposer.name)
             self.observer.run_started(self.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
