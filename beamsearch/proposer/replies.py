@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,6 +24,8 @@ MOST_VARIANTS = 8
 ERRORS = 5
 """Errors of an answer in JSON that are told: who mends these mends the others with them."""
 ERROR_CHARACTERS = 600
+BRACES = 1_000
+"""Places at which an object is looked for: nonsense that is nothing else would take minutes."""
 
 
 class UnreadableReply(ValueError):
@@ -129,9 +132,9 @@ def _json_object(text: str) -> object:
         except (ValueError, RecursionError):  # nonsense may be nested deeply
             continue
     decoder = json.JSONDecoder()
-    for match in re.finditer(r"\{", text):
+    for match in islice(re.finditer(r"\{", text), BRACES):
         try:
-            return _storable(decoder.raw_decode(text[match.start() :])[0])
+            return _storable(decoder.raw_decode(text, match.start())[0])
         except (ValueError, RecursionError):  # nonsense may be nested deeply
             continue
     raise UnreadableReply("the reply holds no JSON object")
