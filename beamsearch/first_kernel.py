@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from beamsearch.answers import Answers
 from beamsearch.errors import KernelError
@@ -22,33 +23,54 @@ def write_first(
     proposer: Proposer,
     executor: Executor,
     check_stop: Callable[[], None],
-) -> str:
-    """The source of a first kernel that is correct; prompts, replies and verdicts stand with
-    worker 0 of round 0. Raises KernelError where no answer is correct, and what asking raises."""
+) -> list[tuple[str, Judgement]]:
+    """The kernels of the first reply that has a correct one, those that are; prompts, replies and
+    verdicts stand with worker 0 of round 0. Raises KernelError where no answer is correct, and what
+    asking raises."""
     folder = trace.worker(0, 0)
     answers = Answers(trace, folder, proposer, check_stop)
     prompt, problem = render(question), ""
     for attempt in range(TRIES):
         suffix = "" if attempt == 0 else f"_{attempt + 1}"
         text = answers.get(question, prompt, attempt, ("first_prompt", "first_reply"))
-        try:
-            source = read_variants(text, "")[0].source or ""
-        except UnreadableReply as error:
-            problem = str(error)
-        else:
-            job = JudgeJob(subject=Subject(name=f"first{suffix}", source=source))
-
-            def judge(job: JudgeJob = job) -> Judgement:
-                judged = executor.run(job)
-                check_stop()
-                return judged
-
-            verdict = recorded(folder / f"first{suffix}.json", Judgement, judge).verdict
-            if verdict.correct:
-                return source
-            problem = f"{verdict.outcome.value} at {verdict.stage}: {verdict.reason}"
+        correct, problem = _correct(text, folder, f"first{suffix}", executor, check_stop)
+        if correct:
+            return correct
         prompt = reask(prompt, text, problem)
     raise KernelError(
         f"the model wrote no correct first kernel in {TRIES} tries; the last: {problem}. "
         "Give one with --kernel"
     )
+
+
+def _correct(
+    text: str, folder: Path, name: str, executor: Executor, check_stop: Callable[[], None]
+) -> tuple[list[tuple[str, Judgement]], str]:
+    """The kernels of a reply that are correct, and what is wrong with the others."""
+    try:
+        variants = read_variants(text, "")
+    except UnreadableReply as error:
+        return [], str(error)
+    faults, correct = [], []
+    for number, variant in enumerate(variants):
+        called = f"{name}-{number + 1}" if number else name
+        source = variant.source
+        if source is None:
+            faults.append("a patch, and there is no kernel yet to apply it to")
+            continue
+        job = JudgeJob(subject=Subject(name=called, source=source))
+
+        def judge(job: JudgeJob = job) -> Judgement:
+            judged = executor.run(job)
+            check_stop()
+            return judged
+
+        judged = recorded(folder / f"{called}.json", Judgement, judge)
+        verdict = judged.verdict
+        if verdict.correct:
+            correct.append((source, judged))
+        else:
+            faults.append(f"{verdict.outcome.value} at {verdict.stage}: {verdict.reason}")
+    if len(faults) == 1:
+        return correct, faults[0]
+    return correct, "; ".join(f"kernel {number}: {fault}" for number, fault in enumerate(faults, 1))

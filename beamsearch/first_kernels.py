@@ -83,7 +83,7 @@ class FirstKernels:
             if not verdict.correct:
                 reasons.append(f"{kernel.description}: {verdict.outcome.value}: {verdict.reason}")
         if self.proposer.reads_prompts:
-            found += self._written(found, reasons)
+            found += self._written(reasons)
         if not any(kernel.correct for kernel in found):
             told = "; ".join(reasons)
             raise KernelError(f"{problem} has no input_kernel.py; {NEXT}. {told}")
@@ -100,17 +100,19 @@ class FirstKernels:
 
         return recorded(self.trace.round(0) / "first" / f"{number}.json", Judgement, judge)
 
-    def _written(self, found: list[Found], reasons: list[str]) -> list[Found]:
+    def _written(self, reasons: list[str]) -> list[Found]:
         """The model's. That it wrote none ends the run only where there is no other."""
         try:
-            source = write_first(
+            written = write_first(
                 self.trace, self.question, self.proposer, self.executor, self.check_stop
             )
         except KernelError as error:
             reasons.append(str(error))
             return []
-        judged = self._judged(len(found), source)
-        return [Found(source, "a first kernel from the problem", self.proposer.name, judged)]
+        return [
+            Found(source, "a first kernel written for the problem", self.proposer.name, judged)
+            for source, judged in written
+        ]
 
     def _fastest_first(self, found: list[Found]) -> list[tuple[Found, Measurement | None]]:
         """Those that are correct by their times, all taken in one visit; then the others."""

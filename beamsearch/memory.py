@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from beamsearch.kernel import alike
-from beamsearch.proposer.questions import Attempt, Idea, Memory, Reflection, Shown
+from beamsearch.lessons import Lesson, worded
+from beamsearch.proposer.questions import Attempt, Earlier, Idea, Memory, Shown
 from beamsearch.records.candidate import Candidate
 from beamsearch.search import survivors
 
@@ -18,8 +19,9 @@ LOOKED_AT = 32
 def condense(
     candidates: Sequence[Candidate],
     times: Mapping[str, float],
-    reflections: Sequence[Reflection],
+    taught: Sequence[Lesson],
     source: Callable[[Candidate], str],
+    earlier: Earlier | None = None,
 ) -> Memory:
     """Every attempt of completed rounds, the best kernels in full, and every lesson once, the
     newest last.
@@ -44,8 +46,6 @@ def condense(
                 repair_of=candidate.repair_of,
             )
         )
-    lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
-    avoid = [pattern for reflection in reflections for pattern in reflection.patterns_to_avoid]
     best: list[Shown] = []
     for c in survivors(candidates, times, LOOKED_AT):
         text = source(c)
@@ -57,8 +57,9 @@ def condense(
         attempts=attempts,
         best=best[::-1],
         ideas=_ideas(candidates, times),
-        lessons=list(dict.fromkeys(lessons)),
-        patterns_to_avoid=list(dict.fromkeys(avoid)),
+        lessons=worded(taught, avoid=False),
+        patterns_to_avoid=worded(taught, avoid=True),
+        earlier=earlier or Earlier(),
     )
 
 

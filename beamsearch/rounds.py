@@ -9,6 +9,8 @@ from collections.abc import Callable
 from beamsearch.errors import NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
 from beamsearch.executor.jobs import CompareJob, Comparison, Subject
 from beamsearch.judge.pairs import paired
+from beamsearch.learned import earlier
+from beamsearch.lessons import lessons
 from beamsearch.llm.batch import Mailbox
 from beamsearch.memory import condense
 from beamsearch.records.candidate import Candidate
@@ -26,7 +28,7 @@ from beamsearch.summary import (
     promote,
     round_results,
 )
-from beamsearch.worker import Worker, reflections
+from beamsearch.worker import Worker
 
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""
@@ -35,10 +37,13 @@ STOP_GRACE_S = 10.0
 def hand_over(mailbox: Mailbox) -> Waiting:
     """Leave the unanswered questions as files; what to raise then."""
     files, requests, number = mailbox.hand_over()
-    return Waiting(
+    told = (
         f"waits for the answers to {requests} requests in {' and '.join(files)} "
         f"(hand-over {number}): put them into the run's folder as responses.jsonl"
     )
+    if strangers := mailbox.strangers():
+        told += f" ({strangers} lines of the responses there answer no question of this run)"
+    return Waiting(told)
 
 
 class Rounds:
@@ -93,8 +98,9 @@ class Rounds:
             memory=condense(
                 candidates,
                 times,
-                [r for n in range(1, number) for r in reflections(self.shared.trace, n)],
+                lessons(self.shared.trace, number, candidates, times),
                 self.shared.source,
+                earlier(self.shared.trace, self.shared.card.name, self.shared.executor.gpu),
             ),
             seen=_first_names(candidates),
         )

@@ -23,7 +23,8 @@ from beamsearch.first_round import FirstRound
 from beamsearch.floor import beaten_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.kernel import read_kernel
-from beamsearch.ledger import other_prompts
+from beamsearch.learned import learn
+from beamsearch.ledger import keep_prices, other_prompts
 from beamsearch.problem import Problem, least_work, read_problem
 from beamsearch.progress import Progress
 from beamsearch.proposer.card import make_card
@@ -101,6 +102,7 @@ def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -
     if different and not trace.completed_rounds():
         shutil.rmtree(trace.rounds_folder, ignore_errors=True)  # nothing that was paid for is there
         trace.run_file.unlink()
+        trace.learned_file.unlink(missing_ok=True)
     elif different:
         raise UsageError(
             f"{trace.folder} holds a run with other settings ({'; '.join(different)}); "
@@ -142,9 +144,11 @@ class _Run:
         with folder_lock(self.trace.folder):
             self._check_machine(environment)
             self.trace.sweep()
+            learn(self.trace, self.settings)
             write_text(self.trace.problem_file, self.problem.source)
             if self.source:
                 write_text(self.trace.input_file, self.source)
+            keep_prices(self.trace, self.settings.prices)
             self.progress = self._open(environment, proposer.name)
             self.observer.run_started(self.progress.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):

@@ -244,23 +244,6 @@ class Worker:
         )
 
 
-def reflections(trace: Trace, number: int) -> list[Reflection]:
-    """What the workers of a completed round wrote that can be read, by worker."""
-    found = []
-    workers = len(list(trace.round(number).glob("workers/w*")))
-    for worker in range(workers):
-        for stem in ("reflexion", "reflexion_2"):
-            path = trace.worker(number, worker) / f"{stem}.txt"
-            if not path.is_file():
-                continue
-            try:
-                found.append(read_reflection(path.read_text()))
-                break
-            except UnreadableReply:
-                continue  # the next attempt, where there was one, was asked for because of this
-    return found
-
-
 def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
     """Unified diff of two sources."""
     return "\n".join(

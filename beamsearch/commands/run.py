@@ -65,6 +65,10 @@ ModelChoiceOption = Annotated[
     str | None,
     typer.Option(metavar="HOW", help="Of several models: by weights (default), or bandit."),
 ]
+LearnFromOption = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="RUN", help="Folder of an earlier run to learn from; may be repeated."),
+]
 ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Settings in TOML; a flag wins over it.")
 ]
@@ -86,6 +90,7 @@ def run(
     llm: LlmOption = None,
     model: ModelOption = None,
     model_choice: ModelChoiceOption = None,
+    learn_from: LearnFromOption = None,
     max_cost: MaxCostOption = None,
     max_tokens: MaxTokensOption = None,
     max_calls: MaxCallsOption = None,
@@ -117,6 +122,7 @@ def run(
         "llm": llm,
         "model": model or None,
         "model_choice": model_choice,
+        "learn_from": [str(folder) for folder in learn_from] if learn_from else None,
         "max_cost": max_cost,
         "max_tokens": max_tokens,
         "max_calls": max_calls,

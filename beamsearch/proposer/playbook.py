@@ -102,7 +102,8 @@ def _share(question: Situation) -> tuple[int, int]:
 
 
 def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
-    """Every new proposal: tiers in order, and what did badly before at the end."""
+    """Every new proposal: tiers in order, what did badly before at the end; within a tier first
+    what gained in earlier runs, last what lost there."""
     problem = (question.problem.source, question.problem.dtype)
     known = _simple(question.parent_source, *problem)
     new = {p: proposal for p, proposal in known.items() if p not in seen}
@@ -112,7 +113,10 @@ def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
             if print_ not in seen and print_ not in known:
                 new.setdefault(print_, proposal)
     record = _record(question)
-    return sorted(new.values(), key=lambda p: (_poor(p, record), p.tier))
+    before = {_move(move): gain for move, gain in question.memory.earlier.moves.items()}
+    return sorted(
+        new.values(), key=lambda p: (_poor(p, record), p.tier, -before.get(_move(_what(p)), 1.0))
+    )
 
 
 _ONE_AT_A_TIME = Lock()

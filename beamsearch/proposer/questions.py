@@ -68,6 +68,15 @@ class Idea(Record):
     """Over the parent, of the correct ones."""
 
 
+class Earlier(Record):
+    """What earlier runs learned, where the run was told to learn from some."""
+
+    lessons: list[str] = []
+    """Each with its run's problem, GPU and speedup, what fits this run best first."""
+    moves: dict[str, float] = {}
+    """What was done there -> mean speedup over the parent, a failure counted as 0."""
+
+
 class Memory(Record):
     """What was tried and learned in completed rounds, condensed for the next prompt."""
 
@@ -77,6 +86,7 @@ class Memory(Record):
     ideas: list[Idea] = []
     lessons: list[str] = []
     patterns_to_avoid: list[str] = []
+    earlier: Earlier = Earlier()
 
 
 class Situation(Record):
@@ -260,6 +270,7 @@ class Reply(Record):
     recorded_sha256: str | None = None
     model: str | None = None
     batch: bool = False
+    estimated: bool = False
     tokens_in: int | None = None
     tokens_cached: int | None = None
     tokens_out: int | None = None
