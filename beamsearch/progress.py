@@ -46,7 +46,7 @@ class Progress:
             sums = totals(self.trace, done, self.seconds)
             fields = {"rounds": rounds, "best": best, "totals": sums} | fields
             write_text(self.trace.results_file, results_tsv(everyone, times))
-            save_ledger(self.trace, self.record.settings.prices)
+        save_ledger(self.trace, self.record.settings.prices)
         self.update(**fields)
         write_record(self.trace.run_file, self.record)
         return self.record
