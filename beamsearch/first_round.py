@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from beamsearch.baseline import measure_baselines
 from beamsearch.candidates import source_fingerprint
-from beamsearch.errors import KernelError, Stopped, Unanswered
+from beamsearch.errors import KernelError, OutOfBudget, Stopped, Unanswered, Waiting
 from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.first_kernel import write_first
@@ -47,7 +47,9 @@ class FirstRound:
     """Set when the user stops the run."""
 
     def write_kernel(self, card: ProblemCard, proposer: Proposer, mailbox: Mailbox | None) -> str:
-        """The source of a first kernel from the model, where none came with the problem."""
+        """The source of a first kernel from the model, where none came with the problem.
+
+        Raises Waiting where it needs answers to a batch, or more than a limit leaves."""
         self._measure_floor()
         self.observer.worker(0, "asking for a first kernel")
         floor = self.progress.record.floor
@@ -58,6 +60,10 @@ class FirstRound:
             if mailbox is None:
                 raise
             raise hand_over(mailbox) from error
+        except OutOfBudget as error:
+            raise Waiting(
+                f"{error}, and no first kernel is correct yet: waits for a larger limit"
+            ) from error
         write_text(self.trace.input_file, source)
         return source
 
