@@ -48,11 +48,11 @@ def test_first_kernels_keep_to_limits_and_are_replayed(tmp_path):
     written.unlink()
     done = beamsearch("replay", recorded, "--output", tmp_path / "again", "--json")
     told = json.loads(done.stdout)["differences"]
-    assert [(d["what"], d["where"]) for d in told] == [
+    assert [(d["what"], d["where"]) for d in told][:2] == [
         ("prompt", "round 0 w0 first (attempt 2)"),
         ("prompt", "round 1 w0 reflection"),
-        ("verdict", "r1-w0-v0"),
-    ] or told == []
+    ]
+    assert ("verdict", "r1-w0-v0") in [(d["what"], d["where"]) for d in told]
     assert told[1]["now"] == "not asked"
 
     # Where it comes to an error, what was different by then is told all the same.
