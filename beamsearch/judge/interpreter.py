@@ -44,17 +44,26 @@ def _remember_shapes() -> None:
     values: dict[str, dict[str, Any]] = {}
 
     def init_type(self: Any, element_ty: Any, shape: Any) -> None:
-        key = (element_ty.name, *(getattr(size, "value", size) for size in shape))
-        if key not in types:
+        try:
+            key = (element_ty.name, *(getattr(size, "value", size) for size in shape))
+            known = types.get(key)
+        except TypeError:  # not a shape: Triton has words for it
+            new_type(self, element_ty, shape)
+            return
+        if known is None:
             new_type(self, element_ty, shape)
             types[key] = dict(vars(self))
-        self.__dict__.update(types[key], element_ty=element_ty)
+        else:
+            self.__dict__.update(known, element_ty=element_ty)
 
     def init_value(self: Any, handle: Any, type: Any) -> None:
-        if type.name not in values:
+        known = values.get(type.name)
+        if known is None:
             new_value(self, handle, type)
-            values[type.name] = dict(vars(self))
-        self.__dict__.update(values[type.name], handle=handle, type=type)
+            own = ("handle", "type")
+            values[type.name] = {k: v for k, v in vars(self).items() if k not in own}
+        else:
+            self.__dict__.update(known, handle=handle, type=type)
 
     tl.block_type.__init__ = init_type
     tl.tensor.__init__ = init_value
