@@ -5,8 +5,18 @@ import triton.language as tl
 
 @triton.jit
 def max_pool2d_kernel(
-    x_ptr, y_ptr, total, H, W, out_h, out_w, stride, padding, dilation,
-    KERNEL_SIZE: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr,
+    y_ptr,
+    total,
+    H,
+    W,
+    out_h,
+    out_w,
+    stride,
+    padding,
+    dilation,
+    KERNEL_SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     valid = index < total
@@ -34,7 +44,17 @@ def kernel_function(x, kernel_size, stride, padding, dilation):
     y = torch.empty((N, C, out_h, out_w), dtype=x.dtype, device=x.device)
     total = y.numel()
     max_pool2d_kernel[(triton.cdiv(total, 1024),)](
-        x, y, total, H, W, out_h, out_w, stride, padding, dilation,
-        KERNEL_SIZE=kernel_size, BLOCK=1024,
+        x,
+        y,
+        total,
+        H,
+        W,
+        out_h,
+        out_w,
+        stride,
+        padding,
+        dilation,
+        KERNEL_SIZE=kernel_size,
+        BLOCK=1024,
     )
     return y
