@@ -22,7 +22,7 @@ from beamsearch.first_round import FirstRound
 from beamsearch.floor import beaten_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.kernel import read_kernel
-from beamsearch.ledger import other_prompts
+from beamsearch.ledger import keep_prices, other_prompts
 from beamsearch.problem import Problem, least_work, read_problem
 from beamsearch.progress import Progress
 from beamsearch.proposer.card import make_card
@@ -165,6 +165,7 @@ class _Run:
             write_text(self.trace.problem_file, self.problem.source)
             if self.source:
                 write_text(self.trace.input_file, self.source)
+            keep_prices(self.trace, self.settings.prices)
             self.progress = self._open(environment, proposer.name)
             self.observer.run_started(self.progress.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):

@@ -260,6 +260,7 @@ class Reply(Record):
     recorded_sha256: str | None = None
     model: str | None = None
     batch: bool = False
+    estimated: bool = False
     tokens_in: int | None = None
     tokens_cached: int | None = None
     tokens_out: int | None = None

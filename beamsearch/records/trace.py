@@ -100,6 +100,8 @@ class Trace:
         self.problem_file = folder / "problem.py"
         self.results_file = folder / "results.tsv"
         self.ledger_file = folder / "ledger.jsonl"
+        self.prices_file = folder / "prices.toml"
+        """The user's own price list, as it was when the run started."""
         self.best_kernel_file = folder / "optimized_kernel_beam_search.py"
         self.confirmation_file = folder / "confirmation.json"
         self.secret_file = folder / ".secret_seed"
@@ -161,7 +163,8 @@ class Trace:
     def barely_begun(self) -> bool:
         """Whether the folder is not there, or holds at most what a run writes before `run.json`."""
         there = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
-        first = {path.name for path in (self.problem_file, self.input_file, self.run_file)}
+        files = (self.problem_file, self.input_file, self.prices_file, self.run_file)
+        first = {path.name for path in files}
         first |= {f".{name}.partial" for name in first} | {".lock"}
         return not there or (there <= first and ".lock" in there)
 

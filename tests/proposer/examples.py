@@ -10,9 +10,10 @@ import json
 from pathlib import Path
 
 from beamsearch.kernel import fingerprint
+from beamsearch.llm.request import approximate_tokens
 from beamsearch.problem import find_problem
 from beamsearch.proposer.card import make_card
-from beamsearch.proposer.prompts import BUDGET, approximate_tokens, render
+from beamsearch.proposer.prompts import BUDGET, render
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
