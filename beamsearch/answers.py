@@ -28,7 +28,7 @@ class Answers:
         """The recorded reply, or a new one. The reply's text is written last: it is the mark.
 
         `stems`: what the files of prompt and reply are called, but for the attempt. Raises what
-        asking raises, and Stopped.
+        asking raises, and Stopped once a new one is kept: it was paid for.
         """
         suffix = "" if attempt == 0 else f"_{attempt + 1}"
         prompt_file, reply_file = (self.folder / f"{stem}{suffix}.txt" for stem in stems)
@@ -36,7 +36,6 @@ class Answers:
             return reply_file.read_text()
         write_text(prompt_file, prompt)
         reply = self.proposer.answer(question, prompt)
-        self.check_stop()
         call = Call(
             round=question.round,
             worker=question.worker,
@@ -50,4 +49,5 @@ class Answers:
         )
         write_record(self.folder / "calls" / f"{reply_file.stem}.json", call)
         write_text(reply_file, reply.text)
+        self.check_stop()
         return reply.text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from beamsearch.baseline import measure_baselines
 from beamsearch.candidates import source_fingerprint
-from beamsearch.errors import KernelError, Stopped, Unanswered
+from beamsearch.errors import KernelError, OutOfBudget, Stopped, Unanswered, Waiting
 from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.first_kernels import FirstKernels, first_candidates, first_name
@@ -51,7 +51,8 @@ class FirstRound:
 
     def find_kernel(self, card: ProblemCard, proposer: Proposer, mailbox: Mailbox | None) -> str:
         """The source of a first kernel, where none came with the problem: the fastest of those that
-        the compiler and the model write. Raises KernelError where none is correct."""
+        the compiler and the model write. Raises KernelError where none is correct, Waiting where it
+        needs answers to a batch, or more than a limit leaves."""
         self._measure_floor()
         self.observer.worker(0, "looking for a first kernel")
         floor = self.progress.record.floor
@@ -69,6 +70,10 @@ class FirstRound:
             if mailbox is None:
                 raise
             raise hand_over(mailbox) from error
+        except OutOfBudget as error:
+            raise Waiting(
+                f"{error}, and no first kernel is correct yet: waits for a larger limit"
+            ) from error
 
     def _tell(self, note: str) -> None:
         notes = self.progress.record.notes

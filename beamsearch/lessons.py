@@ -129,7 +129,7 @@ def _contradicts(
     outcome, before = _outcome(later, times), _outcome(teacher, times)
     return (
         outcome * before < 0
-        and teacher.parent in _ancestors(later, by_name)
+        and any(name == teacher.parent for name in _ancestors(later, by_name))
         and _same_idea(what(later), what(teacher))
     )
 

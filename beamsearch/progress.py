@@ -39,14 +39,14 @@ class Progress:
     def save(self, **fields: object) -> RunRecord:
         """Write the record, with what the rounds came to so far."""
         done = self.trace.completed_rounds()
+        fields = {"totals": totals(self.trace, done, self.seconds)} | fields
         if done:
             everyone = [c for record in done for c in record.candidates]
             times = comparable_times(self.trace, everyone)
             rounds, best = summarise(done, times)
-            sums = totals(self.trace, done, self.seconds)
-            fields = {"rounds": rounds, "best": best, "totals": sums} | fields
+            fields = {"rounds": rounds, "best": best} | fields
             write_text(self.trace.results_file, results_tsv(everyone, times))
-            save_ledger(self.trace, self.record.settings.prices)
+        save_ledger(self.trace, self.record.settings.prices)
         self.update(**fields)
         write_record(self.trace.run_file, self.record)
         return self.record

@@ -146,7 +146,7 @@ class Rounds:
                 self.shared.stop.set()
                 give_up = time.monotonic() + STOP_GRACE_S
             if give_up is not None and time.monotonic() > give_up:
-                break  # what still waits for a model or a kernel is abandoned; it writes nothing
+                break  # what still waits for a model or a kernel is abandoned, to be done again
         if self.interrupted.is_set():
             raise Stopped("stopping")
         if out_of_time and (errors or give_up):
@@ -168,7 +168,8 @@ class Rounds:
                 return str(error)
             if isinstance(error, Stopped):
                 raise error
-        if errors and len(errors) == len(workers):
+        replays = self.shared.settings.replays is not None  # what was not recorded never will be
+        if errors and len(errors) == len(workers) and not replays:
             raise errors[0][1]  # nobody is answered: going on would only burn rounds
         for worker, error in errors:
             worker.give_up(str(error))

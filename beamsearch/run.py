@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +28,7 @@ from beamsearch.ledger import keep_prices, other_prompts
 from beamsearch.problem import Problem, least_work, read_problem
 from beamsearch.progress import Progress
 from beamsearch.proposer.card import make_card
-from beamsearch.proposer.choose import make_mailbox, make_proposer
-from beamsearch.proposer.questions import ProblemCard
+from beamsearch.proposer.choose import decided, make_mailbox, make_proposer
 from beamsearch.records.run import Baselines, Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.rounds import Rounds
@@ -42,6 +41,8 @@ from beamsearch.winner import choose_winner
 if TYPE_CHECKING:
     from beamsearch.display import Observer
     from beamsearch.executor.jobs import Executor
+    from beamsearch.llm.batch import Mailbox
+    from beamsearch.proposer.questions import Proposer
     from profiling.gpus import Gpu
 
 
@@ -57,16 +58,21 @@ def run(
 
     Raises UsageError where the folder holds something else, KernelError where the input kernel does
     not compute the problem, EndpointError where nobody can be asked, Stopped after an interrupt.
+    `llm = auto` is decided here, once: a run that goes on is thought for by who began it.
     """
     problem = problem.with_dtype(settings.dtype)
     path = kernel or problem.input_kernel
     trace = Trace(folder)
     source = trace.first_source() if path is None else read_kernel(path)
     if trace.run_file.is_file():
-        _same_run(trace, problem, settings, source)
-    elif folder.exists() and any(folder.iterdir()):
+        if settings.llm == "auto":
+            settings = settings.model_copy(update={"llm": _who(trace.run_record())})
+    elif not trace.barely_begun():
         raise UsageError(f"{folder} is not empty and holds no run; give another --output")
-    return _Run(trace, problem, settings, source, observer).go()
+    settings = decided(settings)
+    return _Run(trace, problem, settings, source, observer).go(
+        lambda: _same_run(trace, problem, settings, source)
+    )
 
 
 def resume(
@@ -76,38 +82,51 @@ def resume(
     limits: Mapping[str, int | float | None] | None = None,
 ) -> RunRecord:
     """Go on with a run from what is on disk, with its own settings; `limits` (`settings.LIMITS`)
-    may grow."""
+    may grow. Raises what `run` raises."""
     trace = Trace(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     given = {name: value for name, value in (limits or {}).items() if value is not None}
+    asked = record.settings.model_dump() | {"llm": _who(record)} | given
     try:
-        settings = Settings.model_validate(record.settings.model_dump() | given)
+        settings = Settings.model_validate(asked)
     except ValidationError as error:
         wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
         raise UsageError(f"these limits cannot be: {wrong}") from error
     problem = problem.with_dtype(settings.dtype)
     source = trace.first_source()
-    return _Run(trace, problem, settings, source, observer).go()
+    return _Run(trace, problem, settings, source, observer).go(lambda: None)
+
+
+def _who(record: RunRecord) -> str:
+    """`llm` of a run that was begun; records of old runs may not have it decided."""
+    if record.settings.llm != "auto":
+        return record.settings.llm
+    return "playbook" if record.who_thinks == "playbook" else "openai"
 
 
 def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -> None:
-    """Raise UsageError where the folder's run is another one, naming the difference."""
+    """Raise UsageError where the folder's run is another one, naming the difference; one that has
+    nothing yet which took long or was paid for is removed. To be called with the folder's lock."""
+    if not trace.run_file.is_file():
+        return
     there = trace.run_record()
     different = differences(there.settings, settings)
     if there.problem != problem.name or trace.problem_file.read_text() != problem.source:
         different.insert(0, f"problem: {there.problem} there, {problem.name} asked")
     if trace.first_source() != source:
         different.append("kernel: another input kernel there")
-    if different and not trace.completed_rounds():
-        shutil.rmtree(trace.rounds_folder, ignore_errors=True)  # nothing that was paid for is there
-        trace.run_file.unlink()
-        trace.learned_file.unlink(missing_ok=True)
-    elif different:
+    if not different:
+        return
+    kept = ["completed rounds"] if trace.completed_rounds() else trace.paid_for()
+    if kept:
         raise UsageError(
-            f"{trace.folder} holds a run with other settings ({'; '.join(different)}); "
-            "give another --output, or the same settings to go on with it"
+            f"{trace.folder} holds a run with other settings ({'; '.join(different)}), and "
+            f"{kept[0]} of it; give another --output, or the same settings to go on with it"
         )
+    shutil.rmtree(trace.rounds_folder, ignore_errors=True)
+    trace.run_file.unlink()
+    trace.learned_file.unlink(missing_ok=True)
 
 
 class _Run:
@@ -129,8 +148,9 @@ class _Run:
         self.stop = threading.Event()
         self.started = time.monotonic()
 
-    def go(self) -> RunRecord:
-        """From wherever it is to the end."""
+    def go(self, check: Callable[[], None]) -> RunRecord:
+        """From wherever it is to the end; `check` is called first of all that needs the folder
+        locked."""
         device = pick_device(self.settings.device)
         gpu = gpu_facts(device, self.settings.target)
         environment = describe(device, self.settings.target)
@@ -142,6 +162,7 @@ class _Run:
                 "NVIDIA GPU: there, torch.compile's own Triton code is taken"
             )
         with folder_lock(self.trace.folder):
+            check()
             self._check_machine(environment)
             self.trace.sweep()
             learn(self.trace, self.settings)
@@ -156,36 +177,7 @@ class _Run:
             executor = self._executor(gpu, device)
             with stop_on_signal(self.stop):
                 try:
-                    card = self._card()
-                    first = FirstRound(
-                        trace=self.trace,
-                        problem=self.problem,
-                        executor=executor,
-                        progress=self.progress,
-                        observer=self.observer,
-                        gpu=gpu,
-                        device=device,
-                        stop=self.stop,
-                    )
-                    source = self.source or first.find_kernel(card, proposer, mailbox)
-                    first.run(source)
-                    if (walls := executor.walls()).startswith("missing"):
-                        self.observer.note(walls)
-                    shared = Shared(
-                        trace=self.trace,
-                        card=card,
-                        settings=self.settings,
-                        executor=executor,
-                        proposer=proposer,
-                        floor=self.progress.record.floor,
-                        observer=self.observer,
-                        stop=threading.Event(),
-                    )
-                    left_s, save = self.progress.left_s, self.progress.save
-                    reason = Rounds(shared, left_s, self.stop, save, mailbox).run()
-                    if mailbox is not None:
-                        mailbox.close()
-                    return self._finish(executor, source, reason)
+                    return self._search(executor, proposer, mailbox, gpu, device)
                 except Waiting as error:
                     self.progress.save(status="stopped", stop_reason=str(error))
                     raise Waiting(
@@ -203,6 +195,47 @@ class _Run:
                     self.stop.set()
                     executor.close()
                     clear_scratch(self.trace)
+
+    def _search(
+        self,
+        executor: Executor,
+        proposer: Proposer,
+        mailbox: Mailbox | None,
+        gpu: Gpu,
+        device: int | None,
+    ) -> RunRecord:
+        """Round 0, the rounds of the search, and the end."""
+        made_with = self.progress.record.environment
+        card = make_card(self.problem, made_with.torch, made_with.triton)
+        first = FirstRound(
+            trace=self.trace,
+            problem=self.problem,
+            executor=executor,
+            progress=self.progress,
+            observer=self.observer,
+            gpu=gpu,
+            device=device,
+            stop=self.stop,
+        )
+        source = self.source or first.find_kernel(card, proposer, mailbox)
+        first.run(source)
+        if (walls := executor.walls()).startswith("missing"):
+            self.observer.note(walls)
+        shared = Shared(
+            trace=self.trace,
+            card=card,
+            settings=self.settings,
+            executor=executor,
+            proposer=proposer,
+            floor=self.progress.record.floor,
+            observer=self.observer,
+            stop=threading.Event(),
+        )
+        left_s, save = self.progress.left_s, self.progress.save
+        reason = Rounds(shared, left_s, self.stop, save, mailbox).run()
+        if mailbox is not None:
+            mailbox.close()
+        return self._finish(executor, source, reason)
 
     def _executor(self, gpu: Gpu, device: int | None) -> LocalExecutor | Elsewhere:
         """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
@@ -256,10 +289,6 @@ class _Run:
                 notes=_notes(environment),
             )
         return Progress(self.trace, record, self.started)
-
-    def _card(self) -> ProblemCard:
-        made_with = self.progress.record.environment
-        return make_card(self.problem, made_with.torch, made_with.triton)
 
     def _finish(self, executor: Executor, source: str, reason: str) -> RunRecord:
         """The winner chosen, confirmed beside the baselines, and written as a file of its own."""

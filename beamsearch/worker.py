@@ -13,7 +13,6 @@ from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
     Question,
-    Reflection,
     ReflectionQuestion,
     ReviewQuestion,
     Situation,
@@ -31,7 +30,7 @@ from beamsearch.proposer.replies import (
 from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.round import BenchmarkResults, Result
-from beamsearch.records.trace import Trace, read_record, write_record, write_text
+from beamsearch.records.trace import read_record, write_record, write_text
 from beamsearch.repairs import Repairs
 from beamsearch.reviews import believed, pays, score
 from beamsearch.search import Assignment, worker_seed
@@ -41,6 +40,8 @@ from profiling.hotspots import annotate
 T = TypeVar("T")
 ATTEMPTS = 2
 """A reply that cannot be read is asked for once more, with what was wrong with it."""
+RESULTS = "benchmark_results.json"
+"""Written last: where it stands, the worker is done, also where it had to give up."""
 
 
 class Worker:
@@ -57,6 +58,11 @@ class Worker:
 
     def run(self) -> None:
         """The whole way. Raises Stopped or BeamsearchError; a bad reply or kernel is a verdict."""
+        if (self.folder / RESULTS).is_file():
+            for candidate in self._judged():
+                self.shared.observer.candidate(candidate)
+            self.doing("done")
+            return
         situation = self._situation()
         diagnosis = self._diagnose(situation)
         variants, problem = self._propose(situation, diagnosis)
@@ -83,11 +89,14 @@ class Worker:
 
     def give_up(self, reason: str) -> None:
         """End the round here, with the kernels judged so far, where a model gives no answer."""
-        judged = [read_record(path, Candidate) for path in sorted(self.folder.glob("r*-v*.json"))]
+        judged = self._judged()
         if not judged:
             name = f"r{self.view.number}-w{self.assignment.worker}-v0"
             judged = [self.candidates.no_code(name, self.author("opt_reply"), reason)]
         self._results(judged)
+
+    def _judged(self) -> list[Candidate]:
+        return [read_record(path, Candidate) for path in sorted(self.folder.glob("r*-v*.json"))]
 
     def doing(self, what: str) -> None:
         self.shared.check_stop()
@@ -229,7 +238,7 @@ class Worker:
             parent_time=self.parent.measurement,
             results=[self._result(candidate) for candidate in candidates],
         )
-        write_record(self.folder / "benchmark_results.json", results)
+        write_record(self.folder / RESULTS, results)
 
     def _result(self, candidate: Candidate) -> Result:
         parent, own = self.parent.measurement, candidate.measurement
