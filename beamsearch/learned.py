@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beamsearch.errors import UsageError
-from beamsearch.lessons import Lesson, lessons, speedup, what
+from beamsearch.lessons import lessons, speedup, what
 from beamsearch.proposer.questions import Earlier
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace, read_record, write_record
@@ -16,8 +16,8 @@ from beamsearch.settings import Settings
 from beamsearch.summary import comparable_times
 
 KEPT = 12
-"""Lessons kept of one run, those that moved the time most; and shown of all runs together: about
-700 tokens, a twentieth of a prompt."""
+"""Lessons kept of one run, of as many candidates, those that moved the time most; and shown of all
+runs together: about 700 tokens, a twentieth of a prompt."""
 CHARACTERS = 300
 
 
@@ -83,21 +83,18 @@ def read_run(folder: Path) -> EarlierRun:
         elif candidate.parent is not None and not candidate.verdict.correct:
             moves[what(candidate)].append(0.0)
 
-    def of(lesson: Lesson) -> float | None:
-        return speedup(by_name[lesson.teacher], times) if lesson.teacher else None
-
-    stood = [
-        EarlierLesson(text=lesson.text, avoid=lesson.avoid, speedup=of(lesson))
-        for lesson in lessons(trace, len(done), candidates, times)
-    ]
-    unique = list({lesson.text: lesson for lesson in stood}.values())
+    kept: dict[str, EarlierLesson] = {}
+    for lesson in lessons(trace, len(done), candidates, times):
+        gained = speedup(by_name[lesson.teacher], times) if lesson.teacher else None
+        one = EarlierLesson(text=lesson.text, avoid=lesson.avoid, speedup=gained)
+        kept.setdefault(lesson.teacher or lesson.text, one)  # one of a candidate is enough
     return EarlierRun(
         problem=record.problem,
         dtype=record.problem_dtype,
         gpu=record.environment.gpu or record.environment.target,
         measured=record.environment.gpu is not None,
         speedup=1 / times[done[-1].running_best],
-        lessons=sorted(unique, key=_weight)[:KEPT],
+        lessons=sorted(kept.values(), key=_weight)[:KEPT],
         moves=dict(moves),
     )
 

@@ -113,9 +113,9 @@ def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
             if print_ not in seen and print_ not in known:
                 new.setdefault(print_, proposal)
     record = _record(question)
-    before = {_move(move): gain for move, gain in question.memory.earlier.moves.items()}
+    before = {move(done): gain for done, gain in question.memory.earlier.moves.items()}
     return sorted(
-        new.values(), key=lambda p: (_poor(p, record), p.tier, -before.get(_move(_what(p)), 1.0))
+        new.values(), key=lambda p: (_poor(p, record), p.tier, -before.get(move(_what(p)), 1.0))
     )
 
 
@@ -142,22 +142,22 @@ def _record(question: Situation) -> dict[str, list[float]]:
     """Move -> speedups over the parent wherever it was the only one; a failure counts as 0."""
     record: dict[str, list[float]] = defaultdict(list)
     for attempt in question.memory.attempts:
-        move = _move(attempt.description.rpartition(" (answers")[0])
+        name = move(attempt.description.rpartition(" (answers")[0])
         failed = attempt.outcome not in ("correct", "duplicate", "no_code")
         if failed:
-            record[move].append(0.0)
+            record[name].append(0.0)
         elif attempt.speedup_over_parent is not None:
-            record[move].append(attempt.speedup_over_parent)
+            record[name].append(attempt.speedup_over_parent)
     return record
 
 
-def _move(what: str) -> str:
+def move(what: str) -> str:
     """What was done but for making sizes constexpr, which goes with everything."""
     return "; ".join(m for m in what.split("; ") if not m.startswith("runtime sizes")) or what
 
 
 def _poor(proposal: Proposal, record: dict[str, list[float]]) -> bool:
-    tried = record.get(_move(_what(proposal)), [])
+    tried = record.get(move(_what(proposal)), [])
     return bool(tried) and sum(tried) / len(tried) < POOR
 
 
