@@ -48,13 +48,14 @@ def first(folder, thinker):
 
 def test_every_kernel_of_a_reply_is_tried_before_the_model_is_asked_again(tmp_path):
     thinker = Thinker(PATCH + kernels("bad1", "bad2"), kernels("bad3", "good", "bad4"))
-    assert "return good" in first(tmp_path, thinker)
-    assert thinker.judged == ["first-2", "first-3", "first_2", "first_2-2"]
+    [(source, judged)] = first(tmp_path, thinker)
+    assert "return good" in source and judged.verdict == RIGHT
+    assert thinker.judged == ["first-2", "first-3", "first_2", "first_2-2", "first_2-3"]
     assert "wrong is bad1" in thinker.prompts[1] and "wrong is bad2" in thinker.prompts[1]
     assert "no kernel yet" in thinker.prompts[1]
     # What is on disk is neither asked nor judged again.
     again = Thinker()
-    assert "return good" in first(tmp_path, again) and not again.judged
+    assert first(tmp_path, again) == [(source, judged)] and not again.judged
 
 
 def test_a_model_that_writes_none_is_told_in_one_line(tmp_path):
