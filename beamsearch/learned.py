@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 from beamsearch.errors import UsageError
 from beamsearch.lessons import lessons, speedup, what
+from beamsearch.proposer.playbook import move
 from beamsearch.proposer.questions import Earlier
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace, read_record, write_record
@@ -19,6 +21,8 @@ KEPT = 12
 """Lessons kept of one run, of as many candidates, those that moved the time most; and shown of all
 runs together: about 700 tokens, a twentieth of a prompt."""
 CHARACTERS = 300
+NUMBERS = re.compile(r"\br\d+-\w+(-\w+)*|\d+")
+"""Names of candidates, and numbers."""
 
 
 class EarlierLesson(Record):
@@ -83,18 +87,21 @@ def read_run(folder: Path) -> EarlierRun:
         elif candidate.parent is not None and not candidate.verdict.correct:
             moves[what(candidate)].append(0.0)
 
-    kept: dict[str, EarlierLesson] = {}
+    found: dict[str, EarlierLesson] = {}
     for lesson in lessons(trace, len(done), candidates, times):
         gained = speedup(by_name[lesson.teacher], times) if lesson.teacher else None
-        one = EarlierLesson(text=lesson.text, avoid=lesson.avoid, speedup=gained)
-        kept.setdefault(lesson.teacher or lesson.text, one)  # one of a candidate is enough
+        one = EarlierLesson(text=move(lesson.text), avoid=lesson.avoid, speedup=gained)
+        found.setdefault(lesson.teacher or lesson.text, one)  # one of a candidate is enough
+    kept: dict[str, EarlierLesson] = {}
+    for one in sorted(found.values(), key=_weight):
+        kept.setdefault(NUMBERS.sub("", one.text), one)  # and one of `strips of 4, 8, 16 rows`
     return EarlierRun(
         problem=record.problem,
         dtype=record.problem_dtype,
         gpu=record.environment.gpu or record.environment.target,
         measured=record.environment.gpu is not None,
         speedup=1 / times[done[-1].running_best],
-        lessons=sorted(kept.values(), key=_weight)[:KEPT],
+        lessons=list(kept.values())[:KEPT],
         moves=dict(moves),
     )
 
@@ -111,11 +118,11 @@ def earlier(trace: Trace, problem: str, gpu: str) -> Earlier:
     )
     moves: dict[str, list[float]] = defaultdict(list)
     for run in runs:
-        for move, gains in run.moves.items():
-            moves[move] += gains
+        for done, gains in run.moves.items():
+            moves[done] += gains
     return Earlier(
         lessons=[_told(run, lesson) for run, lesson in ranked[:KEPT]],
-        moves={move: _mean(gains) for move, gains in moves.items()},
+        moves={done: _mean(gains) for done, gains in moves.items()},
     )
 
 
