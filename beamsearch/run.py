@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from beamsearch.confirmation import confirm, slower_than_compiler
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
-from beamsearch.errors import BeamsearchError, Stopped, UsageError, Waiting
+from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
 from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.first_kernels import NEXT
@@ -25,6 +25,7 @@ from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.kernel import read_kernel
 from beamsearch.learned import learn
 from beamsearch.ledger import keep_prices, other_prompts
+from beamsearch.llm.endpoint import BASE_URL, KEY, endpoint_configured, read_env
 from beamsearch.problem import Problem, least_work, read_problem
 from beamsearch.progress import Progress
 from beamsearch.proposer.card import make_card
@@ -66,7 +67,7 @@ def run(
     source = trace.first_source() if path is None else read_kernel(path)
     if trace.run_file.is_file():
         if settings.llm == "auto":
-            settings = settings.model_copy(update={"llm": _who(trace.run_record())})
+            settings = settings.model_copy(update={"llm": _who_goes_on(trace.run_record())})
     elif not trace.barely_begun():
         raise UsageError(f"{folder} is not empty and holds no run; give another --output")
     settings = decided(settings)
@@ -87,7 +88,7 @@ def resume(
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     given = {name: value for name, value in (limits or {}).items() if value is not None}
-    asked = record.settings.model_dump() | {"llm": _who(record)} | given
+    asked = record.settings.model_dump() | {"llm": _who_goes_on(record)} | given
     try:
         settings = Settings.model_validate(asked)
     except ValidationError as error:
@@ -105,13 +106,26 @@ def _who(record: RunRecord) -> str:
     return "playbook" if record.who_thinks == "playbook" else "openai"
 
 
+def _who_goes_on(record: RunRecord) -> str:
+    """`llm` of a run that is to go on here. Raises EndpointError where it cannot."""
+    llm = _who(record)
+    if llm == "openai" and not endpoint_configured(read_env()):
+        raise EndpointError(
+            f"{record.who_thinks} thinks in this run, and no model endpoint is configured here: "
+            f"set {KEY} (in the environment or in .env), or {BASE_URL} for an endpoint that asks "
+            "for no key; without a model, start a run in another folder with --llm playbook"
+        )
+    return llm
+
+
 def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -> None:
     """Raise UsageError where the folder's run is another one, naming the difference; one that has
     nothing yet which took long or was paid for is removed. To be called with the folder's lock."""
     if not trace.run_file.is_file():
         return
     there = trace.run_record()
-    different = differences(there.settings, settings)
+    settings_there = there.settings.model_copy(update={"llm": _who(there)})
+    different = differences(settings_there, settings)
     if there.problem != problem.name or trace.problem_file.read_text() != problem.source:
         different.insert(0, f"problem: {there.problem} there, {problem.name} asked")
     if trace.first_source() != source:

@@ -129,4 +129,4 @@ def test_who_thinks_is_decided_once(tmp_path):
         changed = {"settings": record["settings"] | {"llm": llm}, "who_thinks": "gpt-5.5"}
         (folder / "run.json").write_text(json.dumps(record | changed))
         told = beamsearch("resume", folder, "--rounds", 3, code=4).stderr
-        assert "OPENAI_API_KEY" in told
+        assert "gpt-5.5 thinks in this run" in told and "OPENAI_API_KEY" in told
