@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from beamsearch.kernel import alike
 from beamsearch.proposer.questions import Attempt, Idea, Memory, Reflection, Shown
 from beamsearch.records.candidate import Candidate
-from beamsearch.search import survivors
+from beamsearch.search import distinct
 
 SHOWN = 4
 """Kernels shown in full, the worker's own parent among them: a prompt has room for three more."""
@@ -24,7 +24,7 @@ def condense(
     """Every attempt of completed rounds, the best kernels in full, and every lesson once, the
     newest last.
 
-    `times` are comparable times by candidate name (see `search.survivors`).
+    `times` are comparable times by candidate name (see `search.distinct`).
     """
     attempts = []
     for candidate in candidates:
@@ -47,7 +47,7 @@ def condense(
     lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
     avoid = [pattern for reflection in reflections for pattern in reflection.patterns_to_avoid]
     best: list[Shown] = []
-    for c in survivors(candidates, times, LOOKED_AT):
+    for c in distinct(candidates, times)[:LOOKED_AT]:
         text = source(c)
         # A second form of one kernel would take a page to show a constant.
         if len(best) < SHOWN and not any(alike(text, shown.source) for shown in best):

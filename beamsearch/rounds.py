@@ -16,7 +16,18 @@ from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
-from beamsearch.search import Plan, deal, is_win, stop_reason, survivors
+from beamsearch.search import (
+    STRATEGIES,
+    Limits,
+    Plan,
+    State,
+    after_round,
+    deal,
+    distinct,
+    families,
+    is_win,
+    stop_reason,
+)
 from beamsearch.summary import (
     absent_files,
     comparable_times,
@@ -60,15 +71,26 @@ class Rounds:
         """Rebuilds `run.json` after a round and returns it."""
         self.mailbox = mailbox
         """The batch files, where questions go through them."""
+        settings = shared.settings
+        self.strategy = STRATEGIES[settings.strategy]
+        self.limits = Limits(
+            rounds=settings.rounds,
+            patience=settings.patience,
+            target_speedup=settings.target_speedup,
+            candidates=settings.max_candidates or self.strategy.max_candidates,
+        )
 
     def run(self) -> str:
         """Rounds until there is a reason to stop, which is returned."""
         while True:
             done = self.shared.trace.completed_rounds()
             best = find_candidate(done, done[-1].running_best)
+            everyone = [c for record in done for c in record.candidates]
             reason = stop_reason(
                 done,
-                self.shared.settings.rounds,
+                self.limits,
+                variants=self.shared.settings.variants,
+                speedup=1 / comparable_times(self.shared.trace, everyone)[best.name],
                 multiple_of_floor=multiple_of_floor(best.measurement, self.shared.floor),
                 out_of_time=self.left_s() is not None and (self.left_s() or 0) <= 0,
             )
@@ -83,7 +105,6 @@ class Rounds:
         number = len(done)
         candidates = [c for record in done for c in record.candidates]
         by_name = {c.name: c for c in candidates}
-        beam = [by_name[name] for name in done[-1].beam]
         times = comparable_times(self.shared.trace, candidates)
         view = RoundView(
             number=number,
@@ -100,12 +121,7 @@ class Rounds:
         plan = recorded(
             self.shared.trace.round(number) / "plan.json",
             Plan,
-            lambda: deal(
-                [c.name for c in beam],
-                {c.name: self.shared.findings(c) for c in beam[: self.shared.settings.workers]},
-                self.shared.settings.workers,
-                candidates,
-            ),
+            lambda: self._plan(done, view),
         )
         self.shared.observer.round_started(
             number, [f"{a.parent}: {a.direction}" for a in plan.assignments]
@@ -114,6 +130,23 @@ class Rounds:
         if limit is None:
             self._close(done, plan)
         return limit
+
+    def _plan(self, done: list[RoundRecord], view: RoundView) -> Plan:
+        """Who does what in the round to come."""
+        settings = self.shared.settings
+        candidates = list(view.candidates.values())
+        state = State(
+            round=view.number,
+            workers=self.limits.workers(done, settings.workers, settings.variants),
+            seed=settings.seed or 0,
+            candidates=candidates,
+            times=view.times,
+            beam=done[-1].beam,
+            best=done[-1].running_best,
+        )
+        parents = self.strategy.parents(state)
+        findings = {name: self.shared.findings(view.candidates[name]) for name in set(parents)}
+        return deal(parents, findings, candidates)
 
     def _work(self, workers: list[Worker]) -> str | None:
         """Run workers in parallel. Which limit was reached, if any; raises what a worker raised."""
@@ -182,16 +215,20 @@ class Rounds:
         everyone = [c for record in done for c in record.candidates] + candidates
         by_name = {c.name: c for c in everyone}
         times = comparable_times(self.shared.trace, everyone)
-        correct = survivors(candidates, times, 1)
+        correct = distinct(candidates, times)
         best = correct[0] if correct else None
         before = by_name[done[-1].running_best]
         win = best is not None and self._confirm(number, best, before, times)
-        beam = survivors(
-            [by_name[n] for n in done[-1].beam] + candidates, times, self.shared.settings.beam
-        )
         running = best if best is not None and win else before
-        if running.name not in [c.name for c in beam]:
-            beam = [running, *beam][: self.shared.settings.beam]
+        beam = after_round(
+            self.strategy,
+            [by_name[name] for name in done[-1].beam],
+            candidates,
+            running,
+            times=times,
+            k=self.shared.settings.beam,
+            families=families(everyone, self.shared.source),
+        )
         worker = best.worker if best is not None else 0
         if best is not None:
             self.shared.observer.worker(worker or 0, f"profiling {best.name}")
@@ -207,7 +244,7 @@ class Rounds:
             best_worker=worker,
             best=best.name if best else None,
             win=win,
-            beam=[c.name for c in beam],
+            beam=beam,
             running_best=running.name,
             absent=absent_files(self.shared.trace, number, best),
         )

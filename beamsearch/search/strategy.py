@@ -1,0 +1,76 @@
+"""The seam on which a run is searched: whose children come next, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from beamsearch.records.candidate import Candidate
+from beamsearch.search.survivors import distinct
+
+
+@dataclass(frozen=True)
+class State:
+    """What a strategy sees of a run between two rounds."""
+
+    round: int
+    """The round to come; 1 is the first."""
+    workers: int
+    seed: int
+    candidates: Sequence[Candidate]
+    """Every candidate of the rounds before, the first kernels first."""
+    times: Mapping[str, float]
+    """Comparable times of the correct ones."""
+    beam: Sequence[str]
+    """What was kept after the last round, fastest first."""
+    best: str
+    """The best kernel so far, by confirmed wins."""
+
+    @property
+    def first(self) -> list[str]:
+        """The correct kernels that the run started from, fastest first."""
+        first = [c for c in self.candidates if c.parent is None]
+        return [c.name for c in distinct(first, self.times)]
+
+
+class Strategy(Protocol):
+    """Both are pure: the same state gives the same answer."""
+
+    max_candidates: ClassVar[int | None]
+    """How many candidates it is made for, where the run sets no limit."""
+
+    def parents(self, state: State) -> list[str]:
+        """The parent of each worker of the round to come, in the order of the workers."""
+
+    def kept(
+        self,
+        before: Sequence[Candidate],
+        made: Sequence[Candidate],
+        times: Mapping[str, float],
+        k: int,
+        families: Mapping[str, str],
+    ) -> list[Candidate]:
+        """What is kept of the kernels kept before and those made since: different ones, fastest
+        first. k is the width of the beam."""
+
+
+def after_round(
+    strategy: Strategy,
+    before: Sequence[Candidate],
+    made: Sequence[Candidate],
+    running_best: Candidate,
+    *,
+    times: Mapping[str, float],
+    k: int,
+    families: Mapping[str, str],
+) -> list[str]:
+    """Names of what is kept after a round: different kernels, the running best always among them.
+
+    It comes first, so that of equal kernels it is the one that stays.
+    """
+    kept = strategy.kept([running_best, *before], made, times, k, families)
+    names = [c.name for c in kept]
+    if running_best.name in names:
+        return names
+    return [running_best.name, *names][: max(1, len(names))]
