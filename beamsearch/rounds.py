@@ -143,6 +143,7 @@ class Rounds:
             times=view.times,
             beam=done[-1].beam,
             best=done[-1].running_best,
+            stalled=view.number > 1 and not done[-1].win,
         )
         parents = self.strategy.parents(state)
         findings = {name: self.shared.findings(view.candidates[name]) for name in set(parents)}

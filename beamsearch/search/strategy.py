@@ -26,6 +26,8 @@ class State:
     """What was kept after the last round, fastest first."""
     best: str
     """The best kernel so far, by confirmed wins."""
+    stalled: bool
+    """Whether the last round was without a win."""
 
     @property
     def first(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from beamsearch.records.candidate import Candidate
@@ -12,6 +11,7 @@ from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.search import (
     STRATEGIES,
     Assignment,
+    Limits,
     Plan,
     State,
     Strategy,
@@ -19,17 +19,18 @@ from beamsearch.search import (
     deal,
     distinct,
     is_win,
+    stop_reason,
 )
 from beamsearch.settings import Settings
 from beamsearch.simulation.landscape import Ground, Spot
 from profiling.profile import Finding, FindingKind
 
-USUAL = Settings()
+USUAL = Settings.model_validate({})
 FINDINGS = [
     Finding(kind=kind, title="simulated", evidence=[], gain_bound=1.0, advice="")
     for kind in (FindingKind.LATENCY, FindingKind.UNCOALESCED, FindingKind.NARROW_ACCESS)
 ]
-"""What every kernel's profile finds: parents of the recorded runs were sent after three findings."""
+"""What every kernel's profile finds: recorded parents were sent after three findings, most often."""
 CORRECT = Verdict(
     outcome=Outcome.CORRECT, checks=[Check(stage=Stage.TIMING, name="simulated", passed=True)]
 )
@@ -43,15 +44,15 @@ class Trial:
     rounds: list[RoundRecord]
     spots: dict[str, Spot]
 
-    def best_after(self, candidates: int) -> float:
-        """True time of the best kernel known after so many candidates, as a multiple of the floor;
-        at the end of the round in which they were made."""
-        made = 0
-        for record in self.rounds:
-            made += len(record.candidates) if record.round else 0
-            if made >= candidates:
-                break
-        return self.spots[record.running_best].time
+    def best(self, number: int) -> float:
+        """True time of the best kernel known after a round, as a multiple of the floor."""
+        return self.spots[self.rounds[number].running_best].time
+
+    def stops_at(self, patience: int) -> int:
+        """The round after which it would have ended with so much patience."""
+        limits = Limits(rounds=len(self.rounds) - 1, patience=patience)
+        ends = (n for n in range(len(self.rounds)) if stop_reason(self.rounds[: n + 1], limits))
+        return next(ends)
 
 
 def search(
@@ -128,6 +129,7 @@ class _Search:
             times=self.times,
             beam=last.beam,
             best=last.running_best,
+            stalled=last.round > 0 and not last.win,
         )
         parents = self.strategy.parents(state)
         return deal(parents, {name: FINDINGS for name in set(parents)}, self.everyone)
@@ -166,11 +168,3 @@ class _Search:
 
     def _true(self, candidate: Candidate) -> float:
         return self.spots[candidate.name].time
-
-
-def stops_at(rounds: Sequence[RoundRecord], patience: int) -> int:
-    """The round after which a search ends that is given so much patience; all are there."""
-    from beamsearch.search import Limits, stop_reason
-
-    limits = Limits(rounds=len(rounds) - 1, patience=patience)
-    return next(n for n in range(len(rounds)) if stop_reason(rounds[: n + 1], limits))
