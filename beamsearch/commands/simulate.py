@@ -47,8 +47,8 @@ def simulate(
     problems = len(landscape.starts)
     typer.echo(
         f"Landscape: {landscape.steps} measured steps and {landscape.variants} measured variants "
-        f"of {problems} problems.\nBest time over the floor after so many candidates, geometric mean "
-        f"of the problems, mean of {seeds} seeds ± standard error:\n"
+        f"of {problems} problems.\nBest time over the floor after so many candidates, geometric "
+        f"mean of the problems, mean of {seeds} seeds ± standard error:\n"
     )
     for line in table(curves):
         typer.echo(line)

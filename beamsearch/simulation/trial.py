@@ -30,7 +30,7 @@ FINDINGS = [
     Finding(kind=kind, title="simulated", evidence=[], gain_bound=1.0, advice="")
     for kind in (FindingKind.LATENCY, FindingKind.UNCOALESCED, FindingKind.NARROW_ACCESS)
 ]
-"""What every kernel's profile finds: recorded parents were sent after three findings, most often."""
+"""What every kernel's profile finds: most recorded parents with many workers had three."""
 CORRECT = Verdict(
     outcome=Outcome.CORRECT, checks=[Check(stage=Stage.TIMING, name="simulated", passed=True)]
 )
