@@ -21,11 +21,10 @@ from beamsearch.search import (
     Limits,
     Plan,
     State,
-    after_round,
     deal,
-    distinct,
     families,
     is_win,
+    settle,
     stop_reason,
 )
 from beamsearch.summary import (
@@ -216,20 +215,17 @@ class Rounds:
         everyone = [c for record in done for c in record.candidates] + candidates
         by_name = {c.name: c for c in everyone}
         times = comparable_times(self.shared.trace, everyone)
-        correct = distinct(candidates, times)
-        best = correct[0] if correct else None
-        before = by_name[done[-1].running_best]
-        win = best is not None and self._confirm(number, best, before, times)
-        running = best if best is not None and win else before
-        beam = after_round(
+        standing = settle(
             self.strategy,
             [by_name[name] for name in done[-1].beam],
             candidates,
-            running,
+            by_name[done[-1].running_best],
             times=times,
             k=self.shared.settings.beam,
             families=families(everyone, self.shared.source),
+            confirm=lambda best, before: self._confirm(number, best, before),
         )
+        best = standing.best
         worker = best.worker if best is not None else 0
         if best is not None:
             self.shared.observer.worker(worker or 0, f"profiling {best.name}")
@@ -244,9 +240,9 @@ class Rounds:
             candidates=candidates,
             best_worker=worker,
             best=best.name if best else None,
-            win=win,
-            beam=beam,
-            running_best=running.name,
+            win=standing.win,
+            beam=standing.beam,
+            running_best=standing.running_best.name,
             absent=absent_files(self.shared.trace, number, best),
         )
         round_results(self.shared.trace, record, by_name, times, self.shared.floor)
@@ -254,16 +250,8 @@ class Rounds:
 
         self.shared.observer.round_ended(record, self.saved())
 
-    def _confirm(
-        self,
-        number: int,
-        best: Candidate,
-        before: Candidate,
-        times: dict[str, float],
-    ) -> bool:
-        """Whether the round's best beats the running best, measured again beside it."""
-        if not is_win(times[best.name], times[before.name]):
-            return False
+    def _confirm(self, number: int, best: Candidate, before: Candidate) -> bool:
+        """Whether the round's best, which seems faster, is: measured again beside the other."""
         if not self.shared.executor.measures:
             return True
         subjects = [

@@ -10,7 +10,7 @@ from beamsearch.search.noise import NOISE, is_tie, is_win
 from beamsearch.search.plan import Assignment, Plan, worker_seed
 from beamsearch.search.stopping import Limits, stop_reason
 from beamsearch.search.strategies import STRATEGIES
-from beamsearch.search.strategy import State, Strategy, after_round
+from beamsearch.search.strategy import Standing, State, Strategy, settle
 from beamsearch.search.survivors import distinct
 
 __all__ = [
@@ -19,14 +19,15 @@ __all__ = [
     "Assignment",
     "Limits",
     "Plan",
+    "Standing",
     "State",
     "Strategy",
-    "after_round",
     "deal",
     "distinct",
     "families",
     "is_tie",
     "is_win",
+    "settle",
     "stop_reason",
     "worker_seed",
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from beamsearch.records.candidate import Candidate
+from beamsearch.search.noise import is_win
 from beamsearch.search.survivors import distinct
 
 
@@ -57,7 +58,20 @@ class Strategy(Protocol):
         first. k is the width of the beam."""
 
 
-def after_round(
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands after a round."""
+
+    best: Candidate | None
+    """The fastest correct candidate of the round."""
+    win: bool
+    """Whether it is confirmed to beat the running best of before."""
+    running_best: Candidate
+    beam: list[str]
+    """What is kept: different kernels, fastest first, the running best always among them."""
+
+
+def settle(
     strategy: Strategy,
     before: Sequence[Candidate],
     made: Sequence[Candidate],
@@ -66,13 +80,21 @@ def after_round(
     times: Mapping[str, float],
     k: int,
     families: Mapping[str, str],
-) -> list[str]:
-    """Names of what is kept after a round: different kernels, the running best always among them.
+    confirm: Callable[[Candidate, Candidate], bool],
+) -> Standing:
+    """What becomes of a round's candidates.
 
-    It comes first, so that of equal kernels it is the one that stays.
+    `confirm` says whether the first beats the second, both measured again; it is asked once, where
+    the round's best beats the running best. Of equal kernels the running best is the one that
+    stays, then the earlier.
     """
-    kept = strategy.kept([running_best, *before], made, times, k, families)
+    correct = distinct(made, times)
+    best = correct[0] if correct else None
+    faster = best is not None and is_win(times[best.name], times[running_best.name])
+    win = best is not None and faster and confirm(best, running_best)
+    running = best if best is not None and win else running_best
+    kept = strategy.kept([running, *before], made, times, k, families)
     names = [c.name for c in kept]
-    if running_best.name in names:
-        return names
-    return [running_best.name, *names][: max(1, len(names))]
+    if running.name not in names:
+        names = [running.name, *names][: max(1, len(names))]
+    return Standing(best=best, win=win, running_best=running, beam=names)

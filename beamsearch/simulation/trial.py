@@ -15,10 +15,9 @@ from beamsearch.search import (
     Plan,
     State,
     Strategy,
-    after_round,
     deal,
-    distinct,
     is_win,
+    settle,
     stop_reason,
 )
 from beamsearch.settings import Settings
@@ -95,28 +94,25 @@ class _Search:
         made = [c for a in self._plan(last).assignments for c in self._work(a)]
         self.everyone += made
         self.by_name |= {c.name: c for c in made}
-        correct = distinct(made, self.times)
-        best, before = (correct[0] if correct else None), self.by_name[last.running_best]
-        # A confirmation measures again, so that noise does not decide: true times.
-        win = best is not None and is_win(self._true(best), self._true(before))
-        running = best if best is not None and win else before
-        beam = after_round(
+        standing = settle(
             self.strategy,
             [self.by_name[name] for name in last.beam],
             made,
-            running,
+            self.by_name[last.running_best],
             times=self.times,
             k=self.settings.beam,
             families=self.families,
+            # A confirmation measures again, so that noise does not decide: true times.
+            confirm=lambda one, other: is_win(self._true(one), self._true(other)),
         )
         self.done.append(
             RoundRecord(
                 round=len(self.done),
                 candidates=made,
-                best=best.name if best else None,
-                win=win,
-                beam=beam,
-                running_best=running.name,
+                best=standing.best.name if standing.best else None,
+                win=standing.win,
+                beam=standing.beam,
+                running_best=standing.running_best.name,
             )
         )
 
