@@ -94,7 +94,6 @@ def settle(
     win = best is not None and faster and confirm(best, running_best)
     running = best if best is not None and win else running_best
     kept = strategy.kept([running, *before], made, times, k, families)
-    names = [c.name for c in kept]
-    if running.name not in names:
-        names = [running.name, *names][: max(1, len(names))]
-    return Standing(best=best, win=win, running_best=running, beam=names)
+    if running not in kept:  # others that tie with it took every place
+        kept = sorted([running, *kept[:-1]], key=lambda c: times[c.name])
+    return Standing(best=best, win=win, running_best=running, beam=[c.name for c in kept])

@@ -23,7 +23,7 @@ every_strategy = pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 
 
 @every_strategy
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(WORLDS, WORKERS, WIDTH, LOST)
 def test_any_round_is_valid_whichever_workers_fail(strategy, world, workers, k, lost):
     played = play(strategy, world, workers=workers, k=k, lost=lost)
@@ -48,7 +48,7 @@ def test_any_round_is_valid_whichever_workers_fail(strategy, world, workers, k, 
 
 
 @every_strategy
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(WORLDS, WORKERS, WIDTH, LOST)
 def test_every_worker_has_a_correct_parent_and_a_direction_of_its_own(
     strategy, world, workers, k, lost
@@ -67,11 +67,12 @@ def test_every_worker_has_a_correct_parent_and_a_direction_of_its_own(
         assert all(0 <= a.share < a.shares <= workers for a in plan.assignments)
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(WORLDS, WORKERS, WIDTH, LOST)
 def test_a_worker_without_a_win_returns_nothing(world, workers, k, lost):
     played = play("beam", world, workers=workers, k=k, lost=lost)
     for before, record in zip(played.rounds, played.rounds[1:], strict=False):
+        assert len(record.beam) == k or set(before.beam) <= set(record.beam)
         for name in set(record.beam) - set(before.beam):
             new = played.candidates[name]
             own, parents = played.times[name], played.times[new.parent]
