@@ -95,8 +95,6 @@ class Played:
     plans: list[Plan]
     times: dict[str, float]
     families: dict[str, str]
-    judged: list[str]
-    """Sources, in the order they were judged in."""
 
     @property
     def candidates(self) -> dict[str, Candidate]:
@@ -121,7 +119,6 @@ def play(
     families = {first.name: "first"}
     done = [RoundRecord(round=0, candidates=[first], beam=["r0-s0"], running_best="r0-s0")]
     plans: list[Plan] = []
-    judged: list[str] = []
     for number in range(1, rounds + 1):
         last = done[-1]
         state = State(
@@ -147,11 +144,6 @@ def play(
                 made.append(_judged(name, number, a, kernel, seen, (number, a.worker) in lost))
                 if made[-1].verdict.correct:
                     times[name], families[name] = kernel.time, kernel.family
-        judged += {  # equal ones of a round share one judgement
-            c.fingerprint: ""
-            for c in made
-            if c.verdict.outcome not in (Outcome.DUPLICATE, Outcome.NO_CODE)
-        }
         everyone |= {c.name: c for c in made}
         standing = settle(
             STRATEGIES[strategy],
@@ -173,7 +165,7 @@ def play(
                 running_best=standing.running_best.name,
             )
         )
-    return Played(done, plans, times, families, judged)
+    return Played(done, plans, times, families)
 
 
 def _judged(name: str, number: int, a: Assignment, kernel: Kernel, seen, lost: bool) -> Candidate:
