@@ -143,7 +143,7 @@ def fit(runs: Sequence[Run], variants: Sequence[Mapping[str, Any]]) -> Landscape
     tuned = [step for step in steps if step.same]
     return Landscape(
         starts=starts,
-        first_plans=_share([not s.same for s in steps if s.first]) / follows,
+        first_plans=min(1.0, _share([not s.same for s in steps if s.first]) / follows),
         later_plans=_share([not s.same for s in steps if not s.first]) / follows,
         follows=follows,
         # One more of each than was seen: never is not what a few steps can show.
