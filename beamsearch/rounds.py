@@ -145,7 +145,9 @@ class Rounds:
             stalled=view.number > 1 and not done[-1].win,
         )
         parents = self.strategy.parents(state)
-        findings = {name: self.shared.findings(view.candidates[name]) for name in set(parents)}
+        findings = {
+            name: self.shared.findings(view.candidates[name]) for name in dict.fromkeys(parents)
+        }
         return deal(parents, findings, candidates)
 
     def _work(self, workers: list[Worker]) -> str | None:
