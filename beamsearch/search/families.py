@@ -12,12 +12,12 @@ from beamsearch.records.candidate import Candidate
 def families(candidates: Iterable[Candidate], source: Callable[[Candidate], str]) -> dict[str, str]:
     """Correct candidate -> its family, named after the first kernel in it.
 
-    A family is a way of building the kernel: a candidate belongs to its parent's family, or the first, whose founder
-    it shares nine tenths of its lines with, in order (`kernel.alike`), and founds one of its own
-    where there is none. Lineage does not tell, since a child may be rewritten from the ground up;
-    nor does the direction, since one finding is answered in many ways. On three recorded runs of
-    the playbook this puts the tuned forms of a winner into one family (54 to 59 of 65 kernels) and
-    each other algorithm into its own.
+    A family is a way of building the kernel: a candidate belongs to the family, its parent's or
+    else the oldest, with whose founder it shares nine tenths of its lines, in order
+    (`kernel.alike`), and founds one of its own where there is none. Lineage does not tell, since a
+    child may be rewritten from the ground up; nor does the direction, since one finding is answered
+    in many ways. In three recorded runs of the playbook this puts the tuned forms of a winner into
+    one family (54 to 59 of 65 kernels) and each other algorithm into its own.
     """
     founders: dict[str, str] = {}
     found: dict[str, str] = {}
