@@ -90,6 +90,7 @@ class Rounds:
                 self.limits,
                 variants=self.shared.settings.variants,
                 speedup=1 / comparable_times(self.shared.trace, everyone)[best.name],
+                modelled=not self.shared.executor.measures,
                 multiple_of_floor=multiple_of_floor(best.measurement, self.shared.floor),
                 out_of_time=self.left_s() is not None and (self.left_s() or 0) <= 0,
             )

@@ -45,12 +45,14 @@ def stop_reason(
     *,
     variants: int = 1,
     speedup: float | None = None,
+    modelled: bool = False,
     multiple_of_floor: float | None = None,
     out_of_time: bool = False,
 ) -> str | None:
     """Why the run ends here, or None.
 
-    `speedup` is the running best's over the first kernel; `multiple_of_floor` is of a measured,
+    `speedup` is the running best's over the first kernel, of modelled times or of measured ones;
+    `multiple_of_floor` is of a measured,
     confirmed time. `variants` are what one worker makes.
     """
     done = len(rounds) - 1
@@ -61,7 +63,7 @@ def stop_reason(
         ),
         (
             speedup is not None and speedup >= (limits.target_speedup or math.inf),
-            f"{speedup or 0:.2f} times as fast as the first kernel (--target-speedup)",
+            f"{'~' if modelled else ''}{speedup or 0:.2f} times as fast as the first kernel (--target-speedup)",
         ),
         (done >= limits.rounds, f"all {limits.rounds} rounds done"),
         (
