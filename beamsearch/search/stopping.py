@@ -56,6 +56,7 @@ def stop_reason(
     confirmed time. `variants` are what one worker makes.
     """
     done = len(rounds) - 1
+    tilde = "~" if modelled else ""
     reasons: list[tuple[bool, str]] = [
         (
             multiple_of_floor is not None and multiple_of_floor <= FLOOR_MARGIN,
@@ -63,7 +64,7 @@ def stop_reason(
         ),
         (
             speedup is not None and speedup >= (limits.target_speedup or math.inf),
-            f"{'~' if modelled else ''}{speedup or 0:.2f} times as fast as the first kernel (--target-speedup)",
+            f"{tilde}{speedup or 0:.2f} times as fast as the first kernel (--target-speedup)",
         ),
         (done >= limits.rounds, f"all {limits.rounds} rounds done"),
         (
