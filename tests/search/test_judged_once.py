@@ -15,7 +15,7 @@ from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Outcome
 from beamsearch.search import Assignment
-from beamsearch.worker import Shared
+from beamsearch.shared import Shared
 from tests.search.made import CORRECT, failed
 
 SOURCES = st.integers(0, 5).map(lambda n: f"def kernel_function(x):\n    return x + {n}\n")
