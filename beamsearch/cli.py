@@ -20,6 +20,7 @@ from beamsearch.commands.replay import replay
 from beamsearch.commands.resume import resume
 from beamsearch.commands.run import run
 from beamsearch.commands.show import show
+from beamsearch.commands.simulate import simulate
 from beamsearch.commands.time import time
 from beamsearch.commands.verify import verify
 from beamsearch.errors import BeamsearchError, Stopped, Waiting
@@ -66,7 +67,19 @@ def top(
     """Makes GPU kernels fast on its own: profile, diagnose, rewrite, judge, keep the best."""
 
 
-for verb in (run, resume, replay, problems, verify, time, profile, show, benchmark, doctor):
+for verb in (
+    run,
+    resume,
+    replay,
+    problems,
+    verify,
+    time,
+    profile,
+    show,
+    benchmark,
+    simulate,
+    doctor,
+):
     app.command(verb.__name__)(verb)
 
 

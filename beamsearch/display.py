@@ -75,9 +75,10 @@ class Clock:
 def opening(record: RunRecord) -> list[str]:
     """What a run says up front: the problem, where times come from, what cannot be measured."""
     settings = record.settings
+    kept = f"beam {settings.beam}" if settings.strategy == "beam" else settings.strategy
     lines = [
         f"{record.problem} in {record.problem_dtype}: {settings.rounds} rounds of "
-        f"{settings.workers} workers, beam {settings.beam}, {settings.variants} variants each; "
+        f"{settings.workers} workers, {kept}, {settings.variants} variants each; "
         f"{record.who_thinks} thinks"
     ]
     lines += [f"note: {text}" for text in record.notes]

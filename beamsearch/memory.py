@@ -8,7 +8,7 @@ from beamsearch.kernel import alike
 from beamsearch.lessons import Lesson, worded
 from beamsearch.proposer.questions import Attempt, Earlier, Idea, Memory, Shown
 from beamsearch.records.candidate import Candidate
-from beamsearch.search import survivors
+from beamsearch.search import distinct
 
 SHOWN = 4
 """Kernels shown in full, the worker's own parent among them: a prompt has room for three more."""
@@ -26,7 +26,7 @@ def condense(
     """Every attempt of completed rounds, the best kernels in full, and every lesson once, the
     newest last.
 
-    `times` are comparable times by candidate name (see `search.survivors`).
+    `times` are comparable times by candidate name (see `search.distinct`).
     """
     attempts = []
     for candidate in candidates:
@@ -47,7 +47,7 @@ def condense(
             )
         )
     best: list[Shown] = []
-    for c in survivors(candidates, times, LOOKED_AT):
+    for c in distinct(candidates, times)[:LOOKED_AT]:
         text = source(c)
         # A second form of one kernel would take a page to show a constant.
         if len(best) < SHOWN and not any(alike(text, shown.source) for shown in best):

@@ -18,7 +18,17 @@ from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
-from beamsearch.search import Plan, deal, is_win, stop_reason, survivors
+from beamsearch.search import (
+    STRATEGIES,
+    Limits,
+    Plan,
+    State,
+    deal,
+    families,
+    is_win,
+    settle,
+    stop_reason,
+)
 from beamsearch.shared import RoundView, Shared
 from beamsearch.summary import (
     absent_files,
@@ -66,15 +76,27 @@ class Rounds:
         """Rebuilds `run.json` after a round and returns it."""
         self.mailbox = mailbox
         """The batch files, where questions go through them."""
+        settings = shared.settings
+        self.strategy = STRATEGIES[settings.strategy]
+        self.limits = Limits(
+            rounds=settings.rounds,
+            patience=settings.patience,
+            target_speedup=settings.target_speedup,
+            candidates=settings.max_candidates or self.strategy.max_candidates,
+        )
 
     def run(self) -> str:
         """Rounds until there is a reason to stop, which is returned."""
         while True:
             done = self.shared.trace.completed_rounds()
             best = find_candidate(done, done[-1].running_best)
+            everyone = [c for record in done for c in record.candidates]
             reason = stop_reason(
                 done,
-                self.shared.settings.rounds,
+                self.limits,
+                variants=self.shared.settings.variants,
+                speedup=1 / comparable_times(self.shared.trace, everyone)[best.name],
+                modelled=not self.shared.executor.measures,
                 multiple_of_floor=multiple_of_floor(best.measurement, self.shared.floor),
                 out_of_time=self.left_s() is not None and (self.left_s() or 0) <= 0,
             )
@@ -89,7 +111,6 @@ class Rounds:
         number = len(done)
         candidates = [c for record in done for c in record.candidates]
         by_name = {c.name: c for c in candidates}
-        beam = [by_name[name] for name in done[-1].beam]
         times = comparable_times(self.shared.trace, candidates)
         view = RoundView(
             number=number,
@@ -107,12 +128,7 @@ class Rounds:
         plan = recorded(
             self.shared.trace.round(number) / "plan.json",
             Plan,
-            lambda: deal(
-                [c.name for c in beam],
-                {c.name: self.shared.findings(c) for c in beam[: self.shared.settings.workers]},
-                self.shared.settings.workers,
-                candidates,
-            ),
+            lambda: self._plan(done, view),
         )
         self.shared.observer.round_started(
             number, [f"{a.parent}: {a.direction}" for a in plan.assignments]
@@ -121,6 +137,26 @@ class Rounds:
         if limit is None:
             self._close(done, plan)
         return limit
+
+    def _plan(self, done: list[RoundRecord], view: RoundView) -> Plan:
+        """Who does what in the round to come."""
+        settings = self.shared.settings
+        candidates = list(view.candidates.values())
+        state = State(
+            round=view.number,
+            workers=self.limits.workers(done, settings.workers, settings.variants),
+            seed=settings.seed or 0,
+            candidates=candidates,
+            times=view.times,
+            beam=done[-1].beam,
+            best=done[-1].running_best,
+            stalled=view.number > 1 and not done[-1].win,
+        )
+        parents = self.strategy.parents(state)
+        findings = {
+            name: self.shared.findings(view.candidates[name]) for name in dict.fromkeys(parents)
+        }
+        return deal(parents, findings, candidates)
 
     def _work(self, workers: list[Worker]) -> str | None:
         """Run workers in parallel. Which limit was reached, if any; raises what a worker raised."""
@@ -190,16 +226,17 @@ class Rounds:
         everyone = [c for record in done for c in record.candidates] + candidates
         by_name = {c.name: c for c in everyone}
         times = comparable_times(self.shared.trace, everyone)
-        correct = survivors(candidates, times, 1)
-        best = correct[0] if correct else None
-        before = by_name[done[-1].running_best]
-        win = best is not None and self._confirm(number, best, before, times)
-        beam = survivors(
-            [by_name[n] for n in done[-1].beam] + candidates, times, self.shared.settings.beam
+        standing = settle(
+            self.strategy,
+            [by_name[name] for name in done[-1].beam],
+            candidates,
+            by_name[done[-1].running_best],
+            times=times,
+            k=self.shared.settings.beam,
+            families=families(everyone, self.shared.source),
+            confirm=lambda best, before: self._confirm(number, best, before),
         )
-        running = best if best is not None and win else before
-        if running.name not in [c.name for c in beam]:
-            beam = [running, *beam][: self.shared.settings.beam]
+        best = standing.best
         worker = best.worker if best is not None else 0
         if best is not None:
             self.shared.observer.worker(worker or 0, f"profiling {best.name}")
@@ -214,9 +251,9 @@ class Rounds:
             candidates=candidates,
             best_worker=worker,
             best=best.name if best else None,
-            win=win,
-            beam=[c.name for c in beam],
-            running_best=running.name,
+            win=standing.win,
+            beam=standing.beam,
+            running_best=standing.running_best.name,
             absent=absent_files(self.shared.trace, number, best),
         )
         round_results(self.shared.trace, record, by_name, times, self.shared.floor)
@@ -224,16 +261,8 @@ class Rounds:
 
         self.shared.observer.round_ended(record, self.saved())
 
-    def _confirm(
-        self,
-        number: int,
-        best: Candidate,
-        before: Candidate,
-        times: dict[str, float],
-    ) -> bool:
-        """Whether the round's best beats the running best, measured again beside it."""
-        if not is_win(times[best.name], times[before.name]):
-            return False
+    def _confirm(self, number: int, best: Candidate, before: Candidate) -> bool:
+        """Whether the round's best, which seems faster, is: measured again beside the other."""
         if not self.shared.executor.measures:
             return True
         subjects = [

@@ -13,6 +13,9 @@ from beamsearch.errors import UsageError
 
 LIMITS = (
     "rounds",
+    "patience",
+    "target_speedup",
+    "max_candidates",
     "time_limit_s",
     "max_cost",
     "max_tokens",
@@ -30,11 +33,13 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    strategy: Literal["beam", "greedy", "best-of-n", "tree"] = "beam"
+    """Whose children come next, and what is kept: see `beamsearch/search`."""
     rounds: int = Field(8, ge=1)
     workers: int = Field(4, ge=1)
     """Parallel workers a round."""
     beam: int = Field(2, ge=1)
-    """Kernels kept after a round."""
+    """Kernels kept after a round, by the strategy of that name."""
     variants: int = Field(2, ge=1)
     """Candidates each worker makes a round."""
     repairs: int = Field(2, ge=0)
@@ -72,6 +77,12 @@ class Settings(BaseModel):
     max_tokens: int | None = Field(None, gt=0)
     """Tokens in and out."""
     max_calls: int | None = Field(None, gt=0)
+    patience: int = Field(4, ge=1)
+    """Rounds without a confirmed win after which a run ends."""
+    target_speedup: float | None = Field(None, gt=1)
+    """Speedup over the first kernel with which a run ends."""
+    max_candidates: int | None = Field(None, ge=1)
+    """Candidates, repairs too; 300 for `tree`. No worker is started that would pass it."""
     time_limit_s: float | None = Field(None, gt=0)
     device: int | None = Field(None, ge=0)
     """CUDA device; None: the first where there is one."""

@@ -122,10 +122,18 @@ class Worker:
             findings=self.shared.findings(self.parent),
             annotated_source=annotate(profile, source),
             direction=self.assignment.direction,
+            share=self.assignment.share,
+            shares=self.assignment.shares,
             memory=self.view.memory,
         )
 
     def _diagnose(self, situation: Situation) -> Diagnosis:
+        origin = self.assignment.plan_of
+        if origin is not None:
+            plan = self.shared.trace.worker(origin.round, origin.worker) / "strategy.json"
+            earlier = read_record(plan, Diagnosis)
+            write_record(self.folder / "strategy.json", earlier)
+            return earlier
         self.doing(f"diagnosing {self.parent.name}: {self.assignment.direction}")
         question = DiagnosisQuestion(**dict(situation))
         diagnosis, problem = self.ask(

@@ -33,6 +33,17 @@ DeviceOption = Annotated[
 TimeLimitOption = Annotated[
     str | None, typer.Option(metavar="T", help="Stop after this long: 90s, 20m, 1.5h.")
 ]
+PatienceOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Stop after N rounds without a confirmed win."),
+]
+TargetSpeedupOption = Annotated[
+    float | None,
+    typer.Option(metavar="X", help="Stop when X times as fast as the first kernel, confirmed."),
+]
+MaxCandidatesOption = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Stop before more candidates.")
+]
 SeedOption = Annotated[
     int | None,
     typer.Option(metavar="S", help="Draw everything from this seed. Default: inputs are secret."),

@@ -9,9 +9,12 @@ import typer
 from beamsearch.commands.options import (
     JsonOption,
     MaxCallsOption,
+    MaxCandidatesOption,
     MaxCostOption,
     MaxTokensOption,
+    PatienceOption,
     RunArgument,
+    TargetSpeedupOption,
     TimeLimitOption,
 )
 
@@ -21,6 +24,9 @@ def resume(
     rounds: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Rounds in all, from now on.")
     ] = None,
+    patience: PatienceOption = None,
+    target_speedup: TargetSpeedupOption = None,
+    max_candidates: MaxCandidatesOption = None,
     time_limit: TimeLimitOption = None,
     max_cost: MaxCostOption = None,
     max_tokens: MaxTokensOption = None,
@@ -38,6 +44,9 @@ def resume(
     check_platform()
     limits = {
         "rounds": rounds,
+        "patience": patience,
+        "target_speedup": target_speedup,
+        "max_candidates": max_candidates,
         "time_limit_s": None if time_limit is None else parse_duration(time_limit),
         "max_cost": max_cost,
         "max_tokens": max_tokens,

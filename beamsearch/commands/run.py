@@ -13,11 +13,14 @@ from beamsearch.commands.options import (
     DtypeOption,
     JsonOption,
     MaxCallsOption,
+    MaxCandidatesOption,
     MaxCostOption,
     MaxTokensOption,
+    PatienceOption,
     ProblemArgument,
     SeedOption,
     TargetOption,
+    TargetSpeedupOption,
     TimeLimitOption,
 )
 from beamsearch.errors import Stopped, UsageError
@@ -36,6 +39,10 @@ OutputOption = Annotated[
 KernelOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="First kernel. Default: input_kernel.py of the problem."),
+]
+StrategyOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="beam (default), greedy, best-of-n or tree."),
 ]
 RoundsOption = Annotated[int | None, typer.Option(metavar="N", help="Rounds. Default: 8.")]
 WorkersOption = Annotated[
@@ -79,6 +86,7 @@ def run(
     *,
     output: OutputOption = None,
     kernel: KernelOption = None,
+    strategy: StrategyOption = None,
     rounds: RoundsOption = None,
     workers: WorkersOption = None,
     beam: BeamOption = None,
@@ -91,6 +99,9 @@ def run(
     model: ModelOption = None,
     model_choice: ModelChoiceOption = None,
     learn_from: LearnFromOption = None,
+    patience: PatienceOption = None,
+    target_speedup: TargetSpeedupOption = None,
+    max_candidates: MaxCandidatesOption = None,
     max_cost: MaxCostOption = None,
     max_tokens: MaxTokensOption = None,
     max_calls: MaxCallsOption = None,
@@ -111,6 +122,7 @@ def run(
 
     check_platform()
     flags = {
+        "strategy": strategy,
         "rounds": rounds,
         "workers": workers,
         "beam": beam,
@@ -123,6 +135,9 @@ def run(
         "model": model or None,
         "model_choice": model_choice,
         "learn_from": [str(folder) for folder in learn_from] if learn_from else None,
+        "patience": patience,
+        "target_speedup": target_speedup,
+        "max_candidates": max_candidates,
         "max_cost": max_cost,
         "max_tokens": max_tokens,
         "max_calls": max_calls,

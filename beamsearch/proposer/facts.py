@@ -250,7 +250,9 @@ def direction_note(question: Situation) -> str:
     kinds = [item.kind.value for item in question.findings]
     direction = question.direction
     note = f", finding {kinds.index(direction.finding) + 1}" if direction.finding in kinds else ""
-    if direction.plan == 1:
+    if direction.again:
+        note += "; this plan was carried out once and its code failed, write it anew"
+    elif direction.plan == 1:
         note += "; the plan that first comes to mind is taken, find another"
     elif direction.plan > 1:
         note += f"; the {direction.plan} plans that first come to mind are taken, find another"

@@ -30,9 +30,6 @@ from beamsearch.records.verdict import Outcome
 from profiling.profile import Finding
 
 AUTHOR = "playbook"
-USUAL_BEAM = 2
-"""Parents a round after the first usually has: workers of one parent then share its list."""
-USUAL_WORKERS = 4
 ENOUGH = 8
 """New proposals below which pairs of moves are looked at too: a round's worth of a parent."""
 POOR = 0.98
@@ -78,10 +75,8 @@ def choose(question: Situation, seen: set[str], count: int) -> list[Proposal]:
     Workers of one parent see the same list and take every n-th of it, so that no two propose the
     same; what nobody takes is there in the next round.
     """
-    share, shares = _share(question)
     ranked = _ranked(question, seen)
-    mine = ranked[share % shares :: shares]
-    mine = mine[(share // shares) * count :]
+    mine = ranked[question.share :: question.shares]
     if len(mine) < count:
         mine += [p for p in reversed(ranked) if p not in mine]
     window = mine[: 2 * count]
@@ -89,16 +84,6 @@ def choose(question: Situation, seen: set[str], count: int) -> list[Proposal]:
     wanted = question.direction.finding
     window.sort(key=lambda p: (p.tier > best, wanted not in p.findings))
     return window[:count]
-
-
-def _share(question: Situation) -> tuple[int, int]:
-    """Which share of a parent's list is this worker's, and how many shares there are."""
-    if question.round <= 1:
-        return question.worker, USUAL_WORKERS
-    last = f"r{question.round - 1}-"
-    parents = {a.parent for a in question.memory.attempts if a.name.startswith(last)}
-    beam = USUAL_BEAM if question.round == 2 else max(1, len(parents))
-    return question.worker // beam, max(1, USUAL_WORKERS // beam)
 
 
 def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:

@@ -107,6 +107,9 @@ class Situation(Record):
     findings: list[Finding]
     annotated_source: str
     direction: Direction
+    share: int = 0
+    """Which of the parent's workers in this round asks, and how many these are."""
+    shares: int = 1
     memory: Memory
 
 

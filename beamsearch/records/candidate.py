@@ -11,9 +11,12 @@ class Direction(Record):
     finding: str
     """A `profiling.profile.FindingKind`."""
     plan: int = 0
+    again: bool = False
+    """Whether the plan was given before, and its code failed."""
 
     def __str__(self) -> str:
-        return self.finding if self.plan == 0 else f"{self.finding}, plan {self.plan + 1}"
+        plan = "" if self.plan == 0 else f", plan {self.plan + 1}"
+        return f"{self.finding}{plan}{' once more' if self.again else ''}"
 
 
 class Forecast(Record):

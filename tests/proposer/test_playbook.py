@@ -34,7 +34,8 @@ def asked(
     problem: str, worker: int, seen: list[str], variants: int = 2, **changes: Any
 ) -> VariantsQuestion:
     direction = Direction(finding=FINDINGS[worker % len(FINDINGS)])
-    question = variants_question(problem, variants, worker=worker, direction=direction, **changes)
+    place = {"worker": worker, "share": worker, "shares": 4, "direction": direction}
+    question = variants_question(problem, variants, **place, **changes)
     return question.model_copy(update={"seen": seen})
 
 

@@ -1,0 +1,81 @@
+"""`simulate`: search strategies side by side on a landscape of measured kernels."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beamsearch.commands.options import JsonOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beamsearch.simulation.compare import Curve
+
+CANDIDATES = (8, 16, 32, 64)
+
+
+def simulate(
+    seeds: Annotated[int, typer.Option(metavar="N", min=2, help="Searches a strategy.")] = 100,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the curves there, as SVG.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare the strategies of `run` at equal candidates.
+
+    They search a landscape fitted to recorded runs on an H200 and to variants written by hand, by
+    the functions that a run uses. No GPU, no model; about a minute.
+    """
+    import json as json_module
+
+    from beamsearch.records.trace import write_text
+    from beamsearch.simulation.chart import chart
+    from beamsearch.simulation.compare import compare
+    from beamsearch.simulation.landscape import fitted
+
+    landscape = fitted()
+    curves = compare(landscape, seeds, processes=os.cpu_count() or 1)
+    if svg is not None:
+        write_text(svg, chart(curves))
+    if json:
+        typer.echo(json_module.dumps([curve.model_dump(mode="json") for curve in curves]))
+        return
+    problems = len(landscape.starts)
+    typer.echo(
+        f"Landscape: {landscape.steps} measured steps and {landscape.variants} measured variants "
+        f"of {problems} problems.\nBest time over the floor after so many candidates, geometric "
+        f"mean of the problems, mean of {seeds} seeds ± standard error:\n"
+    )
+    for line in table(curves):
+        typer.echo(line)
+    typer.echo("\nBeam, stopped after n rounds without a win: share of candidates made, loss:\n")
+    for line in patience_table([curve for curve in curves if curve.strategy == "beam"]):
+        typer.echo(line)
+
+
+def table(curves: Sequence[Curve]) -> list[str]:
+    """A line a world and strategy."""
+    lines = [f"{'':16}  {'':10}" + "".join(f"{n:>15}" for n in CANDIDATES)]
+    world = ""
+    for curve in curves:
+        label = "" if curve.world == world else curve.world
+        world = curve.world
+        cells = "".join(f"{curve.after(n)!s:>15}" for n in CANDIDATES)
+        lines.append(f"{label:16}  {curve.strategy:10}{cells}")
+    return lines
+
+
+def patience_table(curves: Sequence[Curve]) -> list[str]:
+    """A line a world: share of the candidates, and how much slower the best is."""
+    heads = "".join(f"{f'n = {n}':>15}" for n in curves[0].patience)
+    lines = [f"{'':16}{heads}"]
+    for curve in curves:
+        cells = "".join(
+            f"{f'{used:.0%}, {loss - 1:.1%}':>15}" for used, loss in curve.patience.values()
+        )
+        lines.append(f"{curve.world:16}{cells}")
+    return lines

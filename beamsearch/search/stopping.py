@@ -1,0 +1,86 @@
+"""When a run has done enough, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from beamsearch.records.record import Record
+from beamsearch.records.round import RoundRecord
+from beamsearch.records.verdict import Outcome
+
+FLOOR_MARGIN = 1.05
+"""A confirmed time within 5% of the floor ends a run: what is left is within the error of the
+floor's own measured ceilings."""
+
+FRUITLESS = (Outcome.NO_CODE, Outcome.DUPLICATE)
+
+
+class Limits(Record):
+    """What a run may use, and what it is to reach. None: no such limit."""
+
+    rounds: int
+    patience: int | None = None
+    """Rounds in a row without a confirmed win, at least 1."""
+    target_speedup: float | None = None
+    """Of the confirmed best over the first kernel."""
+    candidates: int | None = None
+
+    def workers(self, rounds: Sequence[RoundRecord], workers: int, variants: int) -> int:
+        """How many workers of the next round may start without passing the limit of candidates,
+        repairs aside: how many these will be is not known."""
+        if self.candidates is None:
+            return workers
+        return max(0, min(workers, (self.candidates - made(rounds)) // variants))
+
+
+def made(rounds: Sequence[RoundRecord]) -> int:
+    """Candidates so far, repairs too; the first kernels are not counted."""
+    return sum(len(record.candidates) for record in rounds[1:])
+
+
+def stop_reason(
+    rounds: Sequence[RoundRecord],
+    limits: Limits,
+    *,
+    variants: int = 1,
+    speedup: float | None = None,
+    modelled: bool = False,
+    multiple_of_floor: float | None = None,
+    out_of_time: bool = False,
+) -> str | None:
+    """Why the run ends here, or None.
+
+    `speedup` is the running best's over the first kernel, of modelled times or of measured ones;
+    `multiple_of_floor` is of a measured,
+    confirmed time. `variants` are what one worker makes.
+    """
+    done = len(rounds) - 1
+    tilde = "~" if modelled else ""
+    reasons: list[tuple[bool, str]] = [
+        (
+            multiple_of_floor is not None and multiple_of_floor <= FLOOR_MARGIN,
+            f"within 5% of the floor ({multiple_of_floor or 0:.2f} times)",
+        ),
+        (
+            speedup is not None and speedup >= (limits.target_speedup or math.inf),
+            f"{tilde}{speedup or 0:.2f} times as fast as the first kernel (--target-speedup)",
+        ),
+        (done >= limits.rounds, f"all {limits.rounds} rounds done"),
+        (
+            not limits.workers(rounds, 1, variants),
+            f"{made(rounds)} candidates made, of at most {limits.candidates}",
+        ),
+        (out_of_time, "the time limit is reached"),
+        (
+            limits.patience is not None
+            and done >= limits.patience
+            and not any(record.win for record in rounds[-limits.patience :]),
+            f"no confirmed win in {limits.patience} rounds (--patience)",
+        ),
+        (
+            done > 0 and all(c.verdict.outcome in FRUITLESS for c in rounds[-1].candidates),
+            "nothing new was proposed in the last round",
+        ),
+    ]
+    return next((reason for holds, reason in reasons if holds), None)

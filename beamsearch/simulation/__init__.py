@@ -1,0 +1,1 @@
+"""Search strategies on a landscape fitted to measured kernels: what each finds, without a GPU."""

@@ -1,0 +1,102 @@
+"""Strategies side by side: what each has found after so many candidates, over many seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from statistics import fmean, stdev
+
+from beamsearch.records.record import Record
+from beamsearch.search import STRATEGIES
+from beamsearch.simulation.landscape import Ground, Landscape
+from beamsearch.simulation.trial import USUAL, search
+
+WORLDS: dict[str, dict[str, float]] = {
+    "as recorded": {},
+    "no later gains": {"later_gains": 0.0},
+    "code that fails": {"failures": 0.4},
+    "richer ideas": {"later_plans": 0.5, "later_gains": 0.3},
+    "richer, failing": {"later_plans": 0.5, "later_gains": 0.3, "failures": 0.3},
+}
+"""What the recorded runs say, and what they cannot say, changed one way and the other. They are of
+the built-in playbook, whose code does not fail and which has few ideas for a kernel that it has
+already rebuilt; of a model's first tries, 57.6% were correct in CudaForge's report."""
+
+PATIENCES = (1, 2, 3, 4, 5, 6)
+A_ROUND = USUAL.workers * USUAL.variants
+"""Candidates of a round, the same for all strategies."""
+
+
+class Estimate(Record):
+    """A mean over seeds with its standard error."""
+
+    mean: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ±{self.error:.3f}"
+
+
+class Curve(Record):
+    """A strategy in a world."""
+
+    world: str
+    strategy: str
+    best: list[Estimate]
+    """By rounds done, 0 first: the best time known as a multiple of the floor, geometric mean over
+    the problems."""
+    patience: dict[int, tuple[float, float]]
+    """By rounds of patience: the share of the candidates that were made before the search stopped,
+    and how many times slower its best then was than at the end of all rounds."""
+
+    def after(self, candidates: int) -> Estimate:
+        """The best time after so many candidates, whole rounds."""
+        return self.best[math.ceil(candidates / A_ROUND)]
+
+
+def compare(
+    landscape: Landscape, seeds: int, *, rounds: int = USUAL.rounds, processes: int = 1
+) -> list[Curve]:
+    """Every strategy in every world; a seed draws the same children for all of them."""
+    asked = [(world, strategy) for world in WORLDS for strategy in STRATEGIES]
+    work = partial(curve, landscape, seeds=seeds, rounds=rounds)
+    if processes == 1:
+        return [work(pair) for pair in asked]
+    with ProcessPoolExecutor(processes) as pool:
+        return list(pool.map(work, asked))
+
+
+def curve(landscape: Landscape, pair: tuple[str, str], *, seeds: int, rounds: int) -> Curve:
+    """One strategy in one world."""
+    world, strategy = pair
+    changed = landscape.model_copy(update=WORLDS[world])
+    best: list[list[float]] = [[] for _ in range(rounds + 1)]
+    stops: dict[int, list[tuple[float, float]]] = {patience: [] for patience in PATIENCES}
+    for seed in range(seeds):
+        trials = [
+            search(Ground(changed, start, seed), strategy, seed, rounds=rounds)
+            for start in changed.starts
+        ]
+        for number, found in enumerate(best):
+            found.append(fmean(math.log(trial.best(number)) for trial in trials))
+        for patience, seen in stops.items():
+            for trial in trials:
+                end = trial.stops_at(patience)
+                seen.append((end / rounds, math.log(trial.best(end) / trial.best(rounds))))
+    return Curve(
+        world=world,
+        strategy=strategy,
+        best=[_estimate(logs) for logs in best],
+        patience={
+            patience: (fmean(used for used, _ in seen), math.exp(fmean(loss for _, loss in seen)))
+            for patience, seen in stops.items()
+        },
+    )
+
+
+def _estimate(logs: Sequence[float]) -> Estimate:
+    mean = math.exp(fmean(logs))
+    error = stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+    return Estimate(mean=mean, error=mean * error)

@@ -1,0 +1,35 @@
+"""Fit the landscape that strategies are compared on, to recorded runs and hand-written variants.
+
+`python tools/fit_landscape.py [RUN…]` (default: the runs under artifacts/) writes
+beamsearch/simulation/landscape.json and prints what it rests on. It takes no GPU and a few seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+VARIANTS = ROOT / "tests" / "data" / "h200_variants.json"
+
+
+def main() -> None:
+    """Read, fit, write."""
+    from beamsearch.records.trace import write_record
+    from beamsearch.simulation.fit import fit, read_run
+    from beamsearch.simulation.landscape import FITTED
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="*", type=Path)
+    given = parser.parse_args().runs
+    runs = [read_run(path) for path in given or sorted((ROOT / "artifacts").glob("*/"))]
+    landscape = fit(runs, json.loads(VARIANTS.read_text())["variants"])
+    write_record(FITTED, landscape)
+    print(landscape.model_dump_json(indent=1))
+
+
+if __name__ == "__main__":
+    main()
