@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ class Made:
     variant: Variant
     author: str
     repair_of: str | None = None
+    tuned_from: str | None = None
     forecast: Forecast | None = None
     set_aside: bool = False
     """Whether the forecast is believed: then it is not judged."""
@@ -54,8 +55,8 @@ class Candidates:
         return self._recorded(made, lambda: Judgement(verdict=verdict))
 
     def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
-        """The judged candidate. `seen`: fingerprints of kernels judged before, with their names;
-        one of them is a duplicate and not judged again."""
+        """The judged candidate. `seen`: fingerprints of sources and of compiled code judged before,
+        with their names (`names_of`); one of them is a duplicate and not judged again."""
         source = made.variant.source
 
         def decide() -> Judgement:
@@ -70,10 +71,10 @@ class Candidates:
             if made.set_aside and made.forecast is not None:
                 reason = f"a review expects it to fail: {made.forecast.reason}"
                 return _refused(Outcome.SET_ASIDE, Stage.REVIEW, reason)
-            job = JudgeJob(subject=Subject(name=made.name, source=source))
-            judged = self.shared.judgements.get(
-                print_ or made.name, lambda: self.shared.executor.run(job)
-            )
+            job = JudgeJob(subject=Subject(name=made.name, source=source), seen=dict(seen))
+            # Another worker's equal kernel shares the judgement, where it has seen the same.
+            key = f"{print_ or made.name} {hash(frozenset(seen.items()))}"
+            judged = self.shared.judgements.get(key, lambda: self.shared.executor.run(job))
             self.shared.check_stop()
             return judged
 
@@ -89,6 +90,7 @@ class Candidates:
                 name=made.name,
                 parent=self.assignment.parent,
                 repair_of=made.repair_of,
+                tuned_from=made.tuned_from,
                 round=self.round,
                 worker=self.assignment.worker,
                 direction=self.assignment.direction,
@@ -104,6 +106,18 @@ class Candidates:
         candidate = recorded(self.folder / f"{made.name}.json", Candidate, make)
         self.shared.observer.candidate(candidate)
         return candidate
+
+
+def names_of(candidates: Iterable[Candidate]) -> dict[str, str]:
+    """Fingerprint, of the source or the compiled code -> the first candidate that had it. What was
+    set aside is left out: nobody has judged it, and its author may insist on it."""
+    names: dict[str, str] = {}
+    for c in candidates:
+        if c.verdict.outcome is not Outcome.SET_ASIDE:
+            for print_ in (c.fingerprint, c.verdict.code_fingerprint):
+                if print_ is not None:
+                    names.setdefault(print_, c.name)
+    return names
 
 
 def source_fingerprint(source: str) -> str | None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from beamsearch.candidates import NOT_REPAIRED, Made
+from beamsearch.candidates import NOT_REPAIRED, Made, names_of
 from beamsearch.errors import Unanswered
 from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation
 from beamsearch.proposer.replies import read_variants
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.verdict import Outcome
 
 if TYPE_CHECKING:
     from beamsearch.worker import Worker
@@ -50,7 +49,7 @@ class Repairs:
         whose reply is not there yet holds none of the others up: so replies that take hours are
         waited for together. Raises Unanswered where one is missing."""
         lines = [Line(made, candidate) for made, candidate in tried]
-        self.seen |= _judged(line.last for line in lines) | self.seen
+        self.seen |= names_of(line.last for line in lines) | self.seen
         for number in range(1, self.worker.shared.settings.repairs + 1):
             missing: Unanswered | None = None
             for line in lines:
@@ -87,15 +86,6 @@ class Repairs:
         else:
             made = Made(name, found[0], author, repair_of=failed.name)
             # Of other lines' repairs nothing is known: which came first would depend on replies.
-            repaired = worker.judge(made, _judged(line.candidates) | self.seen)
+            repaired = worker.judge(made, names_of(line.candidates) | self.seen)
             line.made.append(made)
         line.candidates.append(repaired)
-
-
-def _judged(candidates: Iterable[Candidate]) -> dict[str, str]:
-    """Fingerprint -> name. What was set aside is left out: its author may insist on it."""
-    return {
-        c.fingerprint: c.name
-        for c in candidates
-        if c.fingerprint is not None and c.verdict.outcome is not Outcome.SET_ASIDE
-    }

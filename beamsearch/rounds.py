@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from beamsearch.candidates import names_of
 from beamsearch.errors import NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
 from beamsearch.executor.jobs import CompareJob, Comparison, Subject
 from beamsearch.judge.pairs import paired
@@ -15,7 +16,6 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
-from beamsearch.records.verdict import Outcome
 from beamsearch.search import Plan, deal, is_win, stop_reason, survivors
 from beamsearch.summary import (
     absent_files,
@@ -25,6 +25,7 @@ from beamsearch.summary import (
     promote,
     round_results,
 )
+from beamsearch.tuning import tunings
 from beamsearch.worker import RoundView, Shared, Worker, reflections
 
 STOP_GRACE_S = 10.0
@@ -95,7 +96,7 @@ class Rounds:
                 [r for n in range(1, number) for r in reflections(self.shared.trace, n)],
                 self.shared.source,
             ),
-            seen=_first_names(candidates),
+            seen=names_of(candidates),
         )
         plan = recorded(
             self.shared.trace.round(number) / "plan.json",
@@ -210,6 +211,7 @@ class Rounds:
             beam=[c.name for c in beam],
             running_best=running.name,
             absent=absent_files(self.shared.trace, number, best),
+            tunings=tunings(self.shared.trace, number, plan),
         )
         round_results(self.shared.trace, record, by_name, times, self.shared.floor)
         write_record(folder / "round.json", record)
@@ -250,12 +252,3 @@ class Rounds:
         if turns and len(turns) == len(others):
             return paired(turns, others).verdict == "faster"
         return is_win(one.time_ms, other.time_ms)
-
-
-def _first_names(candidates: list[Candidate]) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for candidate in candidates:
-        aside = candidate.verdict.outcome is Outcome.SET_ASIDE  # nobody has judged it
-        if candidate.fingerprint is not None and not aside:
-            names.setdefault(candidate.fingerprint, candidate.name)
-    return names

@@ -37,6 +37,9 @@ class Settings(BaseModel):
     """Candidates each worker makes a round."""
     repairs: int = Field(2, ge=0)
     """Repairs of a candidate that fails, where a model thinks."""
+    tune: int = Field(12, ge=0)
+    """Launch parameters and block sizes tried for a variant that beats its parent, by their times
+    and without a model; 0: none."""
     review: bool = False
     """Whether the model looks for errors in candidates before they are judged."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from beamsearch.candidates import Candidates, Made
+from beamsearch.candidates import Candidates, Made, names_of
 from beamsearch.errors import Stopped
 from beamsearch.executor.jobs import Executor, ProfileJob, Subject
 from beamsearch.proposer.prompts import reask, render
@@ -44,6 +44,7 @@ from beamsearch.repairs import Repairs
 from beamsearch.reviews import believed, pays, score
 from beamsearch.search import Assignment, worker_seed
 from beamsearch.settings import Settings
+from beamsearch.tuning import Tuner
 from profiling.findings import find
 from profiling.hotspots import annotate
 from profiling.profile import Finding, Floor, Profile
@@ -128,7 +129,7 @@ class RoundView:
     """Comparable times of the correct ones."""
     memory: Memory
     seen: Mapping[str, str]
-    """Fingerprint -> name of the candidate that had it first."""
+    """Fingerprint, of source or compiled code -> name of the candidate that had it first."""
 
 
 class Worker:
@@ -156,10 +157,20 @@ class Worker:
             aside = forecast is not None and forecast.fails and believed(known, name)
             author = self.author("opt_reply")
             made.append(Made(name, variant, author, forecast=forecast, set_aside=aside))
-        candidates = [self.judge(item, self.view.seen) for item in made]
+        self.shared.executor.prepare(
+            [
+                Subject(name=item.name, source=item.variant.source)
+                for item in made
+                if item.variant.source is not None and not item.set_aside
+            ]
+        )
+        candidates: list[Candidate] = []
+        for item in made:
+            candidates.append(self.judge(item, {**names_of(candidates), **self.view.seen}))
         if self.shared.proposer.reads_prompts:
             repairs = Repairs(self, situation, diagnosis)
             candidates += repairs.run(zip(made, candidates, strict=True))
+        candidates += Tuner(self).run(candidates)
         if not candidates:
             name = f"r{self.view.number}-w{self.assignment.worker}-v0"
             candidates = [self.candidates.no_code(name, self.author("opt_reply"), problem)]
@@ -224,7 +235,11 @@ class Worker:
         self.doing(f"writing variants of {self.parent.name}: {self.assignment.direction}")
         count = self.shared.settings.variants
         question = VariantsQuestion(
-            **dict(situation), diagnosis=diagnosis, variants=count, seen=sorted(self.view.seen)
+            **dict(situation),
+            diagnosis=diagnosis,
+            variants=count,
+            seen=sorted(self.view.seen),
+            tuned=self.shared.settings.tune > 0,
         )
         base = situation.parent_source
         variants, problem = self.ask(
@@ -256,7 +271,8 @@ class Worker:
             return reply_file.read_text()
         prompt_file = self.folder / f"{prompt_stem}.txt"
         write_text(prompt_file, prompt)
-        reply = self.shared.proposer.answer(question, prompt)
+        with self.shared.executor.usage.waiting("model"):
+            reply = self.shared.proposer.answer(question, prompt)
         self.shared.check_stop()
         call = Call(
             round=self.view.number,
@@ -277,9 +293,10 @@ class Worker:
         """A candidate with its diff against the kernel it was made from."""
         source = self.shared.source(candidate) if candidate.kernel_file else ""
         name, before = situation.parent, situation.parent_source
-        repaired = self.folder / f"{candidate.repair_of}.py"
-        if candidate.repair_of is not None and repaired.is_file():
-            name, before = candidate.repair_of, repaired.read_text()
+        origin = candidate.repair_of or candidate.tuned_from
+        file = self.folder / f"{origin}.py"
+        if origin is not None and file.is_file():
+            name, before = origin, file.read_text()
         diff = unified_diff(before, source, name, candidate.name) if source else ""
         return Trial(candidate=candidate, diff=diff)
 

@@ -22,8 +22,10 @@ WARMUPS = 2
 
 
 def main(spec_file: str) -> None:
-    """Build, bind, warm up, and call once with the profiler on."""
+    """Wait for the GPU, build, bind, warm up, and call once with the profiler on."""
     spec = json.loads(Path(spec_file).read_text())
+    if "go" in spec and not _my_turn(Path(spec["ready"]), Path(spec["go"])):
+        return  # whoever wanted it is gone
     torch.cuda.set_device(spec["device"])
     problem = read_problem_message(spec["problem"])
     instance = instantiate(problem, f"cuda:{spec['device']}", spec["seed"])
@@ -38,6 +40,13 @@ def main(spec_file: str) -> None:
         call()
         torch.cuda.synchronize()
         torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+
+
+def _my_turn(ready: Path, go: Path) -> bool:
+    """Say that the GPU is wanted (see `profiling.ncu.Turn`); whether it was given."""
+    ready.touch()
+    with go.open("rb", buffering=0) as pipe:
+        return bool(pipe.read(1))
 
 
 if __name__ == "__main__":

@@ -138,6 +138,8 @@ def _record(question: Situation) -> dict[str, list[float]]:
     """Move -> speedups over the parent wherever it was the only one; a failure counts as 0."""
     record: dict[str, list[float]] = defaultdict(list)
     for attempt in question.memory.attempts:
+        if attempt.tuned_from is not None:
+            continue  # its speedup is that of the change it was tuned after
         move = _move(attempt.description.rpartition(" (answers")[0])
         failed = attempt.outcome not in ("correct", "duplicate", "no_code")
         if failed:

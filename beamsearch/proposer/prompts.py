@@ -169,7 +169,8 @@ def _asked(question: Question, cut: Counter[str]) -> dict[str, Any]:
     """What one kind of question adds."""
     keep = 1 - cut["diff"] / DIFF_STEPS
     if isinstance(question, VariantsQuestion):
-        return {"diagnosis": question.diagnosis, "variants": question.variants}
+        told = ("diagnosis", "variants", "tuned")
+        return {name: getattr(question, name) for name in told}
     if isinstance(question, ReflectionQuestion):
         trials = [facts.trial(question, item, keep) for item in question.trials]
         return {"diagnosis": question.diagnosis, "trials": trials}

@@ -42,6 +42,7 @@ class Attempt(Record):
     """As printed: `0.541 ms` or `~0.541 ms`."""
     speedup_over_parent: float | None = None
     repair_of: str | None = None
+    tuned_from: str | None = None
 
 
 class Shown(Record):
@@ -131,7 +132,10 @@ class VariantsQuestion(Situation):
     diagnosis: Diagnosis
     variants: int
     seen: list[str] = []
-    """Fingerprints (`kernel.fingerprint`) of every kernel judged in completed rounds."""
+    """Fingerprints of every kernel judged in completed rounds: of its source (`kernel.fingerprint`)
+    and of its compiled code."""
+    tuned: bool = False
+    """Whether launch parameters and block sizes are swept after a win, without whoever thinks."""
 
 
 class Variant(Record):
