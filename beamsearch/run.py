@@ -27,6 +27,7 @@ from beamsearch.errors import (
 from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.executor.usage import Usage
 from beamsearch.first_kernel import write_first
 from beamsearch.floor import beaten_floor, measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
@@ -47,6 +48,7 @@ from beamsearch.records.trace import (
     write_record,
     write_text,
 )
+from beamsearch.records.usage import LaneUse
 from beamsearch.rounds import Rounds, hand_over
 from beamsearch.settings import Settings, differences
 from beamsearch.standalone import standalone
@@ -152,6 +154,8 @@ class _Run:
         self.stop = threading.Event()
         self.started = time.monotonic()
         self.earlier_s = 0.0
+        self.usage = Usage()
+        self.earlier_use = LaneUse()
 
     def go(self) -> RunRecord:
         """From wherever it is to the end."""
@@ -230,6 +234,7 @@ class _Run:
             scratch=self.trace.scratch,
             seed=self._judge_seed(),
             profiler=self.settings.profiler,
+            usage=self.usage,
         )
 
     def _judge_seed(self) -> int:
@@ -257,6 +262,7 @@ class _Run:
         if self.trace.run_file.is_file():
             record = self.trace.run_record()
             self.earlier_s = record.totals.seconds
+            self.earlier_use = record.totals.lane or LaneUse()
             record = record.model_copy(update={"settings": self.settings, "status": "running"})
         else:
             record = RunRecord(
@@ -436,7 +442,8 @@ class _Run:
             times = comparable_times(self.trace, everyone)
             rounds, best = summarise(done, times)
             seconds = self.earlier_s + time.monotonic() - self.started
-            sums = totals(self.trace, done, seconds)
+            use = self.earlier_use.plus(self.usage.so_far())
+            sums = totals(self.trace, done, seconds, use)
             fields = {"rounds": rounds, "best": best, "totals": sums} | fields
             write_text(self.trace.results_file, results_tsv(everyone, times))
             save_ledger(self.trace, self.settings.prices)

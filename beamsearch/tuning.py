@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,9 +12,8 @@ from beamsearch.kernel import build, fingerprint
 from beamsearch.proposer.questions import Variant
 from beamsearch.proposer.rewrites.launch import settings_of
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record, recorded
-from beamsearch.records.tuning import Form, Tuning, TuningTotals
+from beamsearch.records.tuning import Form, Tuning
 from beamsearch.search import NOISE, Plan, is_win
 from beamsearch.summary import comparable_times
 
@@ -127,27 +125,3 @@ def tunings(trace: Trace, number: int, plan: Plan) -> list[Tuning]:
     """The sweeps of a round, by worker."""
     files = [trace.worker(number, a.worker) / FILE for a in plan.assignments]
     return [read_record(path, Tuning) for path in files if path.is_file()]
-
-
-def tuning_totals(rounds: Sequence[RoundRecord]) -> TuningTotals | None:
-    """What tuning cost and brought; None where nothing was tuned."""
-    sweeps = [tuning for record in rounds for tuning in record.tunings]
-    if not sweeps:
-        return None
-    everyone = {c.name: c for record in rounds for c in record.candidates}
-    forms = [c for c in everyone.values() if c.tuned_from is not None]
-    gains = []
-    for tuning in sweeps:
-        before = everyone[tuning.of].time_ms
-        after = [c.time_ms for c in forms if c.tuned_from == tuning.of and c.verdict.correct]
-        gains.append(max(1.0, before / min(after, default=before)))
-    gained = [gain for gain in gains if gain > 1]
-    return TuningTotals(
-        sweeps=len(sweeps),
-        configurations=sum(bool(form.times_ms) for t in sweeps for form in t.forms[1:]),
-        judged=len(forms),
-        gains=len(gained),
-        best_gain=max(gained, default=None),
-        mean_gain=math.prod(gains) ** (1 / len(gains)),
-        seconds=round(sum(tuning.seconds for tuning in sweeps), 3),
-    )

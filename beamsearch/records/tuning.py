@@ -27,6 +27,11 @@ class Tuning(Record):
     seconds: float
     """From start to end, compilation and the wait for the lane included."""
 
+    @property
+    def timed(self) -> int:
+        """Forms that have a time, the kernel as it is left out."""
+        return sum(bool(form.times_ms) for form in self.forms[1:])
+
 
 class TuningTotals(Record):
     """What tuning cost a run, and what it brought."""
