@@ -12,6 +12,7 @@ from beamsearch.executor.jobs import CompareJob, Comparison, Subject
 from beamsearch.judge.pairs import paired
 from beamsearch.llm.batch import Mailbox
 from beamsearch.memory import condense
+from beamsearch.prefetch import begin_profiles
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
@@ -86,6 +87,7 @@ class Rounds:
         by_name = {c.name: c for c in candidates}
         beam = [by_name[name] for name in done[-1].beam]
         times = comparable_times(self.shared.trace, candidates)
+        begin_profiles(self.shared, beam[1 : self.shared.settings.workers])
         view = RoundView(
             number=number,
             candidates=by_name,
@@ -236,6 +238,8 @@ class Rounds:
             )
             for c in (best, before)
         ]
+
+        begin_profiles(self.shared, [best])  # a round's best always is profiled
 
         def compare() -> Comparison:
             comparison = self.shared.executor.run(CompareJob(subjects=subjects))

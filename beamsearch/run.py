@@ -305,7 +305,9 @@ class _Run:
         assert first.measurement is not None
         here = resumed and not isinstance(executor, Elsewhere)
         self._anchor(first.measurement, executor if here else None)
-        self._update(floor=self.record.floor or measure_floor(self.problem, gpu, device))
+        self._update(
+            floor=self.record.floor or measure_floor(self.problem, gpu, device, self.usage)
+        )
         self.observer.worker(0, "measuring the baselines")
         baselines = recorded(
             folder / "baselines.json",

@@ -212,6 +212,7 @@ class Worker:
             annotated_source=annotate(profile, source),
             direction=self.assignment.direction,
             memory=self.view.memory,
+            tuned=self.shared.settings.tune > 0,
         )
 
     def _diagnose(self, situation: Situation) -> Diagnosis:
@@ -239,7 +240,6 @@ class Worker:
             diagnosis=diagnosis,
             variants=count,
             seen=sorted(self.view.seen),
-            tuned=self.shared.settings.tune > 0,
         )
         base = situation.parent_source
         variants, problem = self.ask(

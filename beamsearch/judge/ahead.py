@@ -42,7 +42,8 @@ class Compiled:
 
 
 class Compilers:
-    """Compiles each source once, half the cores at a time; the GPU finds the code in its cache."""
+    """Compiles each source once, on most cores; the GPU finds the code in its cache. A core in four
+    stays free: launches that are timed must not wait for one."""
 
     def __init__(
         self, servers: ForkServers, gpu: Gpu, arguments: Sequence[dict[str, Any]], usage: Usage
@@ -55,14 +56,15 @@ class Compilers:
         self._usage = usage
         self._lock = threading.Lock()
         self._begun: dict[tuple[str, str], Future[Compiled]] = {}
-        self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2))
+        self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 2) * 3 // 4))
 
-    def begin(self, path: str, key: str) -> Future[Compiled]:
-        """Start on a source file, or find it begun. `key`: whose compile cache it goes to."""
+    def begin(self, path: str, key: str, *, everywhere: bool = True) -> Future[Compiled]:
+        """Start on a source file, or find it begun. `key`: whose compile cache it goes to. Unless
+        `everywhere`, at the true shapes alone."""
         with self._lock:
             if (path, key) not in self._begun:
                 try:
-                    future = self._pool.submit(self._compile, path, key)
+                    future = self._pool.submit(self._compile, path, key, everywhere)
                 except RuntimeError as error:
                     raise Stopped("the executor is closed") from error
                 self._begun[path, key] = future
@@ -79,7 +81,7 @@ class Compilers:
                     del self._begun[path, key]
             raise
 
-    def _compile(self, path: str, key: str) -> Compiled:
+    def _compile(self, path: str, key: str, everywhere: bool) -> Compiled:
         """What fails here on `meta` tensors alone may still run, so only the GPU's word counts."""
         log, profile, rejected = Log(), None, None
         with (
@@ -90,7 +92,7 @@ class Compilers:
                 load(process, path)
                 log.passed(Stage.LOAD, "import")
                 profile = compile_call(process, self._arguments[0], self._gpu, log)
-                for others in self._arguments[1:]:
+                for others in self._arguments[1:] if everywhere else ():
                     with suppress(CandidateError, ProcessDied, DeadlineMissed):
                         process.ask("compile", COMPILE_S, arguments=others, gpu=self._gpu)
             except Rejected as rejection:

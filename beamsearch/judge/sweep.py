@@ -52,7 +52,7 @@ def compiled_forms(subjects: Sequence[Subject], scratch: Path, compilers: Compil
     key = source_key("\f".join(sources.values()))
     paths = write_sources(scratch, key, sources)
     for path in paths.values():
-        compilers.begin(path, key)
+        compilers.begin(path, key, everywhere=False)
     codes: dict[str, str] = {}
     for name, path in list(paths.items()):
         compiled = compilers.result(path, key)

@@ -23,6 +23,7 @@ from beamsearch.proposer.questions import (
     Trial,
     VariantsQuestion,
 )
+from beamsearch.proposer.rewrites import launch
 from beamsearch.proposer.rewrites.compositions import Proposal, pairs, simple
 from beamsearch.proposer.rewrites.hints import Hints, Shape
 from beamsearch.records.measurement import Measurement
@@ -102,7 +103,8 @@ def _share(question: Situation) -> tuple[int, int]:
 
 
 def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
-    """Every new proposal: tiers in order, and what did badly before at the end."""
+    """Every new proposal: tiers in order; then launch parameters, where these are swept anyway; and
+    what did badly before at the end."""
     problem = (question.problem.source, question.problem.dtype)
     known = _simple(question.parent_source, *problem)
     new = {p: proposal for p, proposal in known.items() if p not in seen}
@@ -112,7 +114,12 @@ def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
             if print_ not in seen and print_ not in known:
                 new.setdefault(print_, proposal)
     record = _record(question)
-    return sorted(new.values(), key=lambda p: (_poor(p, record), p.tier))
+
+    def place(proposal: Proposal) -> tuple[bool, bool, int]:
+        swept = question.tuned and proposal.names == (launch.REWRITE.name,)
+        return _poor(proposal, record), swept, proposal.tier
+
+    return sorted(new.values(), key=place)
 
 
 _ONE_AT_A_TIME = Lock()

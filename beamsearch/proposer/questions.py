@@ -94,6 +94,8 @@ class Situation(Record):
     annotated_source: str
     direction: Direction
     memory: Memory
+    tuned: bool = False
+    """Whether launch parameters and block sizes are swept after a win, without whoever thinks."""
 
 
 class Prediction(Record):
@@ -134,8 +136,6 @@ class VariantsQuestion(Situation):
     seen: list[str] = []
     """Fingerprints of every kernel judged in completed rounds: of its source (`kernel.fingerprint`)
     and of its compiled code."""
-    tuned: bool = False
-    """Whether launch parameters and block sizes are swept after a win, without whoever thinks."""
 
 
 class Variant(Record):

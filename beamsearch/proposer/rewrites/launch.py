@@ -99,7 +99,8 @@ def _points(
             else:
                 far += [step, *both]
     stages: list[Point] = []
-    if any(isinstance(n, ast.For) for n in ast.walk(kernel)):
+    # Loads are pipelined by it where they feed a matrix product in a loop, and nowhere else.
+    if any(calls(n, "dot", "dot_scaled") for n in ast.walk(kernel) if isinstance(n, ast.For)):
         now = _option(module, launch, "num_stages") or 3
         stages = [{"num_stages": s} for s in STAGES if s != now]
     limited = keyword(launch.call, "maxnreg") is not None
