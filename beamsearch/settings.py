@@ -22,6 +22,10 @@ LIMITS = (
 )
 """Settings that may differ when a run is resumed: they bound the work, they do not shape it."""
 
+SWEPT = 12
+"""Configurations of a sweep where none are asked for: the nearest warps and sizes of two blocks; on
+an H200 they took the lane a second and a half."""
+
 
 class Settings(BaseModel):
     """A run's settings. Strict: an unknown key is an error."""
@@ -37,9 +41,10 @@ class Settings(BaseModel):
     """Candidates each worker makes a round."""
     repairs: int = Field(2, ge=0)
     """Repairs of a candidate that fails, where a model thinks."""
-    tune: int = Field(12, ge=0)
+    tune: int | None = Field(None, ge=0)
     """Launch parameters and block sizes tried for a variant that beats its parent, by their times
-    and without a model; 0: none."""
+    and without a model; 0: none. None: 12 where times are measured, none where they are modelled,
+    since a model hardly tells neighbours apart."""
     review: bool = False
     """Whether the model looks for errors in candidates before they are judged."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
@@ -93,6 +98,10 @@ class Settings(BaseModel):
         if value not in ("auto", "openai", "playbook", "batch"):
             raise ValueError("give auto, openai, playbook, batch or replay:RUN")
         return value
+
+    def configurations(self, measures: bool) -> int:
+        """What a sweep tries, where times are measured or not."""
+        return self.tune if self.tune is not None else SWEPT * measures
 
     @property
     def replays(self) -> Path | None:

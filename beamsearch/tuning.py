@@ -32,6 +32,7 @@ class Tuner:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.shared = worker.shared
+        self.count = self.shared.settings.configurations(self.shared.executor.measures)
 
     def run(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The judged forms; none where nobody won by more than constants, or no form is faster."""
@@ -41,7 +42,7 @@ class Tuner:
         winner = self._winner(candidates, times)
         if winner is None:
             return []
-        forms = forms_of(self.shared.source(winner), self.shared.settings.tune)
+        forms = forms_of(self.shared.source(winner), self.count)
         if not forms:
             return []
         self.worker.doing(f"tuning {winner.name}")
@@ -61,7 +62,7 @@ class Tuner:
         self, candidates: Sequence[Candidate], times: Mapping[str, float]
     ) -> Candidate | None:
         """The fastest that beats its parent and is built otherwise."""
-        if not self.shared.settings.tune:
+        if not self.count:
             return None
         parent = self.worker.parent
         won = [

@@ -212,7 +212,7 @@ class Worker:
             annotated_source=annotate(profile, source),
             direction=self.assignment.direction,
             memory=self.view.memory,
-            tuned=self.shared.settings.tune > 0,
+            tuned=self.shared.settings.configurations(self.shared.executor.measures) > 0,
         )
 
     def _diagnose(self, situation: Situation) -> Diagnosis:

@@ -57,7 +57,7 @@ TuneOption = Annotated[
         metavar="N",
         min=0,
         help="Launch parameters and block sizes tried after a variant's win, with no model. "
-        "Default: 12; 0: none.",
+        "Default: 12, without a GPU none.",
     ),
 ]
 LlmOption = Annotated[
