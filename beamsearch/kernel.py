@@ -108,6 +108,9 @@ def _digest(tree: ast.Module) -> str:
 def _told(node: object) -> str:
     """A syntax tree in words. Not `ast.dump`: later Pythons know more fields, which it prints
     though they are empty, and leave out others."""
+    if isinstance(node, ast.JoinedStr):  # some Pythons end a format with an empty text
+        texts = (part for part in node.values if not _is_empty_text(part))
+        return f"JoinedStr([{', '.join(map(_told, texts))}])"
     if isinstance(node, ast.AST):
         fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
         parts = [f"{name}={_told(value)}" for name, value in sorted(fields) if name != "kind"]
@@ -117,6 +120,10 @@ def _told(node: object) -> str:
     if isinstance(node, list):
         return f"[{', '.join(map(_told, node))}]"
     return repr(node)
+
+
+def _is_empty_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == ""
 
 
 def alike(one: str, other: str) -> bool:

@@ -28,7 +28,7 @@ def kernel_function(x, *, scale=1.5, name=None):
         add[grid](x, y, x.numel(), BLOCK=1024, num_warps=8)
     return y
 '''
-KNOWN = "e14532cf73ccfc6d"
+KNOWN = "5f6f34c83369839f"
 
 
 def test_a_fingerprint_is_the_same_in_every_python():
