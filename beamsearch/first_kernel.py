@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from pathlib import Path
 
 from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Executor, JudgeJob, Judgement, Subject
@@ -49,24 +50,42 @@ def write_first(
             write_record(folder / "calls" / f"first_reply{suffix}.json", call)
             write_text(reply_file, reply.text)
         text = reply_file.read_text()
-        try:
-            source = read_variants(text, "")[0].source or ""
-        except UnreadableReply as error:
-            problem = str(error)
-        else:
-            job = JudgeJob(subject=Subject(name=f"first{suffix}", source=source))
-
-            def judge(job: JudgeJob = job) -> Judgement:
-                judged = executor.run(job)
-                check_stop()
-                return judged
-
-            verdict = recorded(folder / f"first{suffix}.json", Judgement, judge).verdict
-            if verdict.correct:
-                return source
-            problem = f"{verdict.outcome.value} at {verdict.stage}: {verdict.reason}"
+        source, problem = _first_correct(text, folder, f"first{suffix}", executor, check_stop)
+        if source is not None:
+            return source
         prompt = reask(prompt, text, problem)
     raise KernelError(
         f"the model wrote no correct first kernel in {TRIES} tries; the last: {problem}. "
         "Give one with --kernel"
     )
+
+
+def _first_correct(
+    text: str, folder: Path, name: str, executor: Executor, check_stop: Callable[[], None]
+) -> tuple[str | None, str]:
+    """The first kernel of a reply that is correct, or None and what is wrong with each."""
+    try:
+        variants = read_variants(text, "")
+    except UnreadableReply as error:
+        return None, str(error)
+    faults = []
+    for number, variant in enumerate(variants):
+        called = f"{name}-{number + 1}" if number else name
+        source = variant.source
+        if source is None:
+            faults.append("a patch, and there is no kernel yet to apply it to")
+            continue
+        job = JudgeJob(subject=Subject(name=called, source=source))
+
+        def judge(job: JudgeJob = job) -> Judgement:
+            judged = executor.run(job)
+            check_stop()
+            return judged
+
+        verdict = recorded(folder / f"{called}.json", Judgement, judge).verdict
+        if verdict.correct:
+            return source, ""
+        faults.append(f"{verdict.outcome.value} at {verdict.stage}: {verdict.reason}")
+    if len(faults) == 1:
+        return None, faults[0]
+    return None, "; ".join(f"kernel {number}: {fault}" for number, fault in enumerate(faults, 1))

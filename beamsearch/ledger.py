@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from beamsearch.llm.batch import hand_overs
 from beamsearch.llm.panel import Standing
@@ -34,6 +35,8 @@ class Line(Record):
     tokens_cached: int | None
     tokens_out: int | None
     tokens_reasoning: int | None
+    estimated: bool
+    """The endpoint told no tokens; these, and the cost, are estimated from the texts' lengths."""
     cost_usd: float | None
     """None for a model without a price, or tokens that were not told."""
     prices_of: str
@@ -56,6 +59,8 @@ class Sum(Record):
     """Of the calls that have a cost."""
     without_cost: int = 0
     """Calls that have none."""
+    estimated: int = 0
+    """Calls whose tokens the endpoint did not tell."""
     wins: int = 0
     """Confirmed wins written by them."""
 
@@ -65,7 +70,9 @@ class Sum(Record):
         parts.append(f"{self.tokens_in} tokens in ({self.tokens_cached} cached)")
         thought = f" ({self.tokens_reasoning} reasoning)" if self.tokens_reasoning else ""
         parts.append(f"{self.tokens_out} out{thought}")
-        return ", ".join([*parts, self.cost])
+        parts.append(self.cost)
+        parts += [f"tokens of {self.estimated} calls estimated"] if self.estimated else []
+        return ", ".join(parts)
 
     @property
     def cost(self) -> str:
@@ -115,6 +122,7 @@ def ledger(calls: Iterable[Call], prices: Prices) -> list[Line]:
             **call.model_dump(
                 include={"purpose", "round", "worker", "subject", "attempt", "batch", "retries"}
                 | {"tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning", "latency_s"}
+                | {"estimated"}
             ),
             model=call.model or "",
             answered_by=call.author,
@@ -125,10 +133,30 @@ def ledger(calls: Iterable[Call], prices: Prices) -> list[Line]:
     ]
 
 
+def keep_prices(trace: Trace, file: str | None) -> None:
+    """Copy the user's own price list into the folder of a run that starts: the run is told by it
+    wherever it is moved. Raises UsageError where it cannot be read."""
+    if trace.run_file.is_file():
+        return
+    trace.prices_file.unlink(missing_ok=True)
+    if file is not None:
+        read_prices(file)
+        write_text(trace.prices_file, Path(file).read_text())
+
+
+def run_prices(trace: Trace | None, file: str | None) -> Prices:
+    """What a run's tokens cost: by its own copy of the user's list, by the list itself where the
+    run has not started, else by ours. Raises UsageError."""
+    if trace is not None and trace.run_file.is_file() and trace.prices_file.is_file():
+        file = str(trace.prices_file)
+    return read_prices(file)
+
+
 def save_ledger(trace: Trace, prices_file: str | None) -> None:
     """Rebuild `ledger.jsonl`, where a model was asked."""
-    lines = ledger(asked(trace), read_prices(prices_file))
-    if lines:
+    calls = asked(trace)
+    if calls:
+        lines = ledger(calls, run_prices(trace, prices_file))
         write_text(trace.ledger_file, "".join(f"{line.model_dump_json()}\n" for line in lines))
 
 
@@ -240,5 +268,6 @@ def _sum(lines: Sequence[Line], wins: int = 0) -> Sum:
         tokens_reasoning=sum(line.tokens_reasoning or 0 for line in lines),
         cost_usd=sum(line.cost_usd or 0.0 for line in lines),
         without_cost=sum(line.cost_usd is None for line in lines),
+        estimated=sum(line.estimated for line in lines),
         wins=wins,
     )

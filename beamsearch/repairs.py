@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from beamsearch.candidates import NOT_REPAIRED, Made, names_of
-from beamsearch.errors import Unanswered
-from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation
+from beamsearch.candidates import NOT_REPAIRED, Made, names_of, source_fingerprint
+from beamsearch.errors import NoAnswer, Stopped, Unanswered
+from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation, Variant
 from beamsearch.proposer.replies import read_variants
 from beamsearch.records.candidate import Candidate
 
@@ -47,19 +47,22 @@ class Repairs:
     def run(self, tried: Iterable[tuple[Made, Candidate]]) -> list[Candidate]:
         """Every repair. All that failed are repaired once before any is repaired again, and one
         whose reply is not there yet holds none of the others up: so replies that take hours are
-        waited for together. Raises Unanswered where one is missing."""
+        waited for together. What stopped one is raised when the others had their turn: first of
+        all that one is not answered yet, for then the round goes on; then a limit; then that one
+        gets no answer."""
         lines = [Line(made, candidate) for made, candidate in tried]
         self.seen |= names_of(line.last for line in lines) | self.seen
         for number in range(1, self.worker.shared.settings.repairs + 1):
-            missing: Unanswered | None = None
+            errors: list[Stopped | NoAnswer] = []
             for line in lines:
                 try:
                     if line.last.verdict.outcome not in NOT_REPAIRED:
                         self._repair(line, number)
-                except Unanswered as error:
-                    missing = error
-            if missing is not None:
-                raise missing
+                except (Stopped, NoAnswer) as error:
+                    errors.append(error)
+            for kind in (Unanswered, Stopped, NoAnswer):
+                if found := [error for error in errors if isinstance(error, kind)]:
+                    raise found[0]
         return [candidate for line in lines for candidate in line.candidates[1:]]
 
     def _repair(self, line: Line, number: int) -> None:
@@ -84,8 +87,17 @@ class Repairs:
         if found is None:
             repaired = worker.candidates.no_code(name, author, problem, repair_of=failed.name)
         else:
-            made = Made(name, found[0], author, repair_of=failed.name)
+            made = Made(name, self._new(found, line), author, repair_of=failed.name)
             # Of other lines' repairs nothing is known: which came first would depend on replies.
             repaired = worker.judge(made, names_of(line.candidates) | self.seen)
             line.made.append(made)
         line.candidates.append(repaired)
+
+    def _new(self, found: list[Variant], line: Line) -> Variant:
+        """The first kernel of a reply that is none judged before: some quote what they repair."""
+        known = names_of(line.candidates) | self.seen
+        for variant in found:
+            if variant.source is None or source_fingerprint(variant.source) not in known:
+                return variant
+        return found[0]
+

@@ -56,6 +56,7 @@ def replay(recorded: Path, folder: Path, *, observer: Observer) -> RunRecord:
     rounds = max(1, len(there.completed_rounds()) - 1)
     changed = {"llm": f"replay:{recorded.resolve()}", "rounds": rounds, "device": None}
     changed |= dict.fromkeys(("time_limit_s", "max_cost", "max_tokens", "max_calls"))
+    changed["prices"] = str(there.prices_file.resolve()) if there.prices_file.is_file() else None
     if record.environment.gpu is not None:
         changed["target"] = record.environment.target
     settings = record.settings.model_copy(update=changed)

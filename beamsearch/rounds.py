@@ -36,10 +36,13 @@ STOP_GRACE_S = 10.0
 def hand_over(mailbox: Mailbox) -> Waiting:
     """Leave the unanswered questions as files; what to raise then."""
     files, requests, number = mailbox.hand_over()
-    return Waiting(
+    told = (
         f"waits for the answers to {requests} requests in {' and '.join(files)} "
         f"(hand-over {number}): put them into the run's folder as responses.jsonl"
     )
+    if strangers := mailbox.strangers():
+        told += f" ({strangers} lines of the responses there answer no question of this run)"
+    return Waiting(told)
 
 
 class Rounds:

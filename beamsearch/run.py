@@ -32,8 +32,9 @@ from beamsearch.first_kernel import write_first
 from beamsearch.floor import beaten_floor, measure_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.kernel import read_kernel
-from beamsearch.ledger import other_prompts, save_ledger
-from beamsearch.problem import Problem, instantiate, least_work, read_problem
+from beamsearch.ledger import keep_prices, other_prompts, save_ledger
+from beamsearch.problem import Problem, least_work, read_problem
+from beamsearch.proposer.card import make_card
 from beamsearch.proposer.choose import make_mailbox, make_proposer
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
 from beamsearch.records.candidate import Candidate
@@ -175,6 +176,7 @@ class _Run:
             write_text(self.trace.problem_file, self.problem.source)
             if self.source:
                 write_text(self.trace.input_file, self.source)
+            keep_prices(self.trace, self.settings.prices)
             self.record = self._open(environment, proposer.name)
             self.observer.run_started(self.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
@@ -279,16 +281,8 @@ class _Run:
         return record
 
     def _card(self) -> ProblemCard:
-        work = least_work(self.problem)
-        arguments = instantiate(self.problem, "meta").arguments
-        return ProblemCard(
-            name=self.problem.name,
-            source=self.problem.source,
-            dtype=self.problem.dtype,
-            input_shapes=work.input_shapes,
-            output_shape=work.output_shape,
-            bindable=sorted(arguments.values),
-        )
+        made_with = self.record.environment
+        return make_card(self.problem, made_with.torch, made_with.triton)
 
     def _first_round(self, executor: Executor, gpu: Gpu, device: int | None) -> None:
         """Round 0: the input kernel verified before anything is spent, floor and baselines."""

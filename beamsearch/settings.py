@@ -21,6 +21,8 @@ LIMITS = (
     "answer_deadline_s",
 )
 """Settings that may differ when a run is resumed: they bound the work, they do not shape it."""
+OF_MODELS = ("model", "max_cost", "max_tokens", "max_calls")
+"""Settings that mean nothing where no model is asked."""
 
 SWEPT = 12
 """Configurations of a sweep where none are asked for: the nearest warps and sizes of two blocks; on
@@ -130,7 +132,7 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     if "time_limit" in values:
         values["time_limit_s"] = parse_duration(str(values.pop("time_limit")))
     try:
-        return Settings(**values)
+        settings = Settings(**values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -138,6 +140,13 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
             known = ", ".join(Settings.model_fields)
             raise UsageError(f"unknown setting {key!r}; known: {known}") from error
         raise UsageError(f"setting {key!r}: {first['msg']}") from error
+    idle = [name for name in OF_MODELS if getattr(settings, name)]
+    if idle and (settings.llm == "playbook" or settings.replays is not None):
+        raise UsageError(
+            f"with --llm {settings.llm} no model is asked, so {', '.join(idle)} would say nothing; "
+            "leave it out, or choose another --llm"
+        )
+    return settings
 
 
 def differences(recorded: Settings, asked: Settings) -> list[str]:

@@ -29,6 +29,7 @@ FAULTS = (
     "invalid_json",
     "html",  # a proxy's error page with status 200
     "empty_choices",
+    "untold",  # a whole answer that does not say what it took
     "prose",  # a whole answer that holds nothing of what was asked for
 )
 SLOW_S = 2.0
@@ -110,6 +111,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._send_bytes(200, json.dumps(answer).encode()[:-20])
         if fault == "html":
             return self._send_bytes(200, b"<html>Bad gateway</html>", kind="text/html")
+        if fault == "untold":
+            del answer["usage"]
         self._send(200, answer)
 
     def _allowed(self) -> bool:
@@ -155,7 +158,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # a client that did not wait
 
 
-def completion(model: str, prompt: str, text: str, choices: bool = True) -> dict:
+def completion(model: str, prompt: str, text: str | list, choices: bool = True) -> dict:
     """A chat completion in the API's form; a token here is four characters."""
     message = {"role": "assistant", "content": text}
     return {

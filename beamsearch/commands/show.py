@@ -21,14 +21,13 @@ def show(run: RunArgument, json: JsonOption = False) -> None:
 
     Rounds, candidates, speedups, multiple of the floor, what the model calls cost, notes.
     """
-    from beamsearch.ledger import paid
-    from beamsearch.llm.prices import read_prices
+    from beamsearch.ledger import paid, run_prices
     from beamsearch.records.trace import Trace
 
     trace = Trace(run)
     record, rounds = trace.run_record(), trace.completed_rounds()
     speedups = {line.round: line.speedup for line in record.rounds}
-    cost = paid(trace, read_prices(record.settings.prices), speedups)
+    cost = paid(trace, run_prices(trace, record.settings.prices), speedups)
     if json:
         typer.echo(
             json_module.dumps(

@@ -133,6 +133,7 @@ def as_json(
         "problem": problem,
         "gpu": gpu,
         "subject": subject,
+        "floor_ms": floor.time_ms,
         "floor": floor.model_dump(mode="json"),
         "times": {
             name: taken.model_dump(mode="json") for name, taken in comparison.measurements.items()

@@ -10,11 +10,13 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from beamsearch.errors import NoAnswer, Unanswered, UsageError
-from beamsearch.llm.chat import Completion, Ticket
+from beamsearch.llm.chat import Completion, Ticket, text_of
+from beamsearch.llm.faults import WORDS
 from beamsearch.llm.request import Manners, request_body
 from beamsearch.records.record import Record
 from beamsearch.records.trace import read_record, write_record, write_text
@@ -37,6 +39,18 @@ def hand_overs(folder: Path) -> int:
     return len(read_record(path, HandOvers).asked) if path.is_file() else 0
 
 
+@dataclass(frozen=True)
+class Found:
+    """What came back to a question."""
+
+    body: dict[str, Any] | None
+    """The response's body; None where there is none yet."""
+    tries: int
+    """How often it came back as an error."""
+    formless: bool
+    """An error was such that the form asked of the answer may be why."""
+
+
 class Mailbox:
     """The batch files of a run's folder. Safe in several threads."""
 
@@ -48,28 +62,29 @@ class Mailbox:
         self._waiting: dict[str, dict[str, Any]] = {}
         self._answers = _read_responses(folder)
 
-    def answer(self, ticket: Ticket, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """The response's body to a question, and how often it had come back as an error.
-
-        Raises Unanswered where there is none yet; it will be asked with `hand_over`. Raises
-        NoAnswer after TRIES errors.
-        """
-        problem = ""
+    def find(self, ticket: Ticket) -> Found:
+        """What came back to a question so far. Raises NoAnswer after TRIES errors."""
+        problem, formless = "", False
         for tries in range(TRIES):
-            name = self._name(ticket, tries)
-            lines = self._answers.get(name)
+            lines = self._answers.get(self._name(ticket, tries))
             if lines is None:
-                if problem.startswith(("HTTP 400", "HTTP 422")):  # perhaps because of the form
-                    body = {key: item for key, item in body.items() if key != "response_format"}
-                with self._lock:
-                    request = {"custom_id": name, "method": "POST", "url": URL, "body": body}
-                    self._waiting[name] = request
-                raise Unanswered(f"waiting for the answer to {name}")
+                return Found(None, tries, formless)
             for line in lines:
                 found, problem = _usable(line)
                 if found is not None:
-                    return found, tries
-        raise NoAnswer(f"{self._name(ticket, 0)} came back as an error {TRIES} times: {problem}")
+                    return Found(found, tries, formless)
+                formless = formless or problem.startswith(("HTTP 400", "HTTP 422"))
+        raise NoAnswer(
+            f"{self._name(ticket, 0)} came back as an error {TRIES} times, at last with {problem}; "
+            "to ask again, remove its lines from responses*.jsonl in the run's folder"
+        )
+
+    def put(self, ticket: Ticket, tries: int, body: dict[str, Any]) -> Unanswered:
+        """Have a question asked with the next `hand_over`; what to raise then."""
+        name = self._name(ticket, tries)
+        with self._lock:
+            self._waiting[name] = {"custom_id": name, "method": "POST", "url": URL, "body": body}
+        return Unanswered(f"waiting for the answer to {name}")
 
     def hand_over(self) -> tuple[list[str], int, int]:
         """Write what is unanswered: names of the files, requests, and how many hand-overs so far.
@@ -96,6 +111,13 @@ class Mailbox:
             write_record(path, HandOvers(asked=before))
         return sorted(files), len(self._waiting), len(before)
 
+    def strangers(self) -> int:
+        """How many lines of the responses answer no question that was ever handed over."""
+        path = self._folder / RECORD
+        asked = read_record(path, HandOvers).asked if path.is_file() else []
+        known = {name for names in asked for name in names}
+        return sum(len(lines) for name, lines in self._answers.items() if name not in known)
+
     def close(self) -> None:
         """Nothing is waited for any more."""
         self._remove_requests()
@@ -119,17 +141,26 @@ class BatchModel:
         self._mailbox = mailbox
         self._manners = manners or Manners()
 
-    def ask(self, prompt: str, ticket: Ticket) -> Completion:
-        """The answer in the files. Raises Unanswered where it is not there yet."""
+    def put(self, prompt: str, ticket: Ticket) -> Unanswered:
+        """Have the question asked with the next hand-over; what to raise then."""
+        before = self._mailbox.find(ticket)
+        if before.formless:
+            ticket = ticket.model_copy(update={"form": None})
         body = request_body(self.name, prompt, ticket, self._manners)
-        answer, retries = self._mailbox.answer(ticket, body)
+        return self._mailbox.put(ticket, before.tries, body)
+
+    def find(self, ticket: Ticket) -> Completion | None:
+        """The answer in the files, where it is there. Raises NoAnswer after TRIES errors."""
+        found = self._mailbox.find(ticket)
+        if found.body is None:
+            return None
+        answer, retries = found.body, found.tries
         message, usage = answer["choices"][0]["message"], answer.get("usage")
         return Completion(
-            text=message.get("content") or message.get("refusal") or "",
+            text=text_of(message.get("content"), message.get("refusal")),
             model=str(answer.get("model") or self.name),
             asked=self.name,
             batch=True,
-            finish_reason=answer["choices"][0].get("finish_reason"),
             tokens_in=_count(usage, "prompt_tokens"),
             tokens_cached=_count(usage, "prompt_tokens_details", "cached_tokens"),
             tokens_out=_count(usage, "completion_tokens"),
@@ -141,11 +172,13 @@ class BatchModel:
 def _usable(line: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """The completion in a line of responses, or None and what is wrong with it."""
     response, error = line.get("response"), line.get("error")
-    if error or not isinstance(response, dict):
-        return None, str(error or "no response")[:300]
-    body = response.get("body")
-    if response.get("status_code", 200) != 200:
-        return None, f"HTTP {response.get('status_code')} {str(body)[:300]}"
+    if not isinstance(response, dict):
+        return None, str(error or "no response")[:WORDS]
+    body, status = response.get("body"), response.get("status_code", 200)
+    if status != 200:  # `vllm run-batch` says here what went wrong, and fills `error` as well
+        return None, f"HTTP {status} {str(error or body)[:WORDS]}"
+    if error:
+        return None, str(error)[:WORDS]
     try:
         message = body["choices"][0]["message"]  # type: ignore[index]
     except (KeyError, IndexError, TypeError):

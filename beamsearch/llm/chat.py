@@ -6,7 +6,9 @@ import difflib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from pydantic import AfterValidator
 
 from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
@@ -38,12 +40,22 @@ class Ticket(Record):
         return (self.round, self.worker, self.purpose, self.subject, self.attempt)
 
 
+def storable(text: str) -> str:
+    """The text as a file gives it back: lines end in `\\n`, and half of a surrogate pair, which
+    JSON may hold and no file can, is U+FFFD."""
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\r\n", "\n").replace("\r", "\n")
+
+
+Told = Annotated[str, AfterValidator(storable)]
+
+
 class Completion(Record):
     """What came back. A number that the endpoint did not give is None."""
 
-    text: str
+    text: Told
     """Empty where the model said nothing."""
-    model: str
+    model: Told
     """As the endpoint reports it."""
     asked: str | None = None
     """The model as it was asked for; none where no model was asked."""
@@ -51,7 +63,8 @@ class Completion(Record):
     """Answered through batch files."""
     recorded_sha256: str | None = None
     """Hash of the prompt that a replayed reply was given to, where it is another one."""
-    finish_reason: str | None = None
+    estimated: bool = False
+    """Tokens that the endpoint did not tell are estimated from the texts."""
     tokens_in: int | None = None
     tokens_cached: int | None = None
     """Of `tokens_in`, those the endpoint had cached."""
@@ -198,12 +211,11 @@ class ChatModel:
 
     def _completion(self, answer: Any, latency_s: float, retries: int) -> Completion:
         message, usage = _message(answer), getattr(answer, "usage", None)
-        text = getattr(message, "content", None) or getattr(message, "refusal", None) or ""
+        text = text_of(getattr(message, "content", None), getattr(message, "refusal", None))
         return Completion(
             text=self.endpoint.without_key(text),  # an endpoint that echoes it fills the trace
             model=str(getattr(answer, "model", None) or self.name),
             asked=self.name,
-            finish_reason=getattr(answer.choices[0], "finish_reason", None),
             tokens_in=_count(usage, "prompt_tokens"),
             tokens_cached=_count(usage, "prompt_tokens_details", "cached_tokens"),
             tokens_out=_count(usage, "completion_tokens"),
@@ -279,10 +291,29 @@ def _near(model: str, listed: list[str]) -> str:
     return f"; it has for example {', '.join(near)}" if near else ""
 
 
+def text_of(content: object, refusal: object = None) -> str:
+    """What a message says: its content, whole or in parts of text, else its refusal.
+
+    Parts that hold no text (a model's thinking, an image) are passed over. Neither the SDK nor a
+    batch file promises a type.
+    """
+    if isinstance(content, list):
+        told = [part if isinstance(part, str) else _attribute(part, "text") for part in content]
+        content = "".join(text for text in told if isinstance(text, str))
+    for text in (content, refusal):
+        if isinstance(text, str) and text:
+            return text
+    return ""
+
+
+def _attribute(part: object, name: str) -> object:
+    return part.get(name) if isinstance(part, dict) else getattr(part, name, None)
+
+
 def _message(answer: Any) -> Any:
     """The first choice's message, or None: the SDK does not validate what it received."""
     choices = getattr(answer, "choices", None)
-    return getattr(choices[0], "message", None) if choices else None
+    return getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
 
 
 def _count(usage: Any, *path: str) -> int | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from beamsearch.errors import OutOfBudget, Unanswered
+from beamsearch.errors import OutOfBudget
+from beamsearch.llm.batch import BatchModel
 from beamsearch.llm.chat import Chat, Completion, Ticket
 from beamsearch.llm.prices import Prices
+from beamsearch.llm.request import approximate_tokens
 
-CHARACTERS_PER_TOKEN = 3.0
-"""Fewer than tokenizers reach on code and English, so that an estimate errs on the long side."""
 TOKENS_OUT = 8_000
 """What an answer is taken to need before one was seen: two kernels of 200 lines, and thinking."""
 
@@ -53,34 +52,26 @@ class Purse:
         self._lock = threading.Lock()
 
     @contextmanager
-    def paying(self, model: str, prompt: str, batch: bool) -> Iterator[list[Completion]]:
-        """Room for one question; the caller puts the answer into the list.
-
-        What is left unanswered for now stays under way. Raises OutOfBudget.
-        """
-        asked = self._reserve(model, prompt, batch)
+    def paying(self, model: str, prompt: str) -> Iterator[list[Completion]]:
+        """Room for one question; the caller puts the answer into the list. Raises OutOfBudget."""
+        asked = self.reserve(model, prompt)
         answers: list[Completion] = []
         try:
             yield answers
-        except Unanswered:
-            raise
-        except BaseException:
+        finally:
             with self._lock:
                 self._under_way.remove(asked)
-            raise
-        with self._lock:
-            self._under_way.remove(asked)
-            for answer in answers:
-                cost = self._prices.cost_usd(
-                    model, answer.tokens_in, answer.tokens_out, answer.tokens_cached, batch
-                )
-                tokens_out = answer.tokens_out or 0
-                own = Spent(1, (answer.tokens_in or 0) + tokens_out, cost or 0.0, tokens_out)
-                self._spent = total([self._spent, own])
+                self._spend(model, answers)
 
-    def _reserve(self, model: str, prompt: str, batch: bool) -> Spent:
+    def pay(self, model: str, answer: Completion) -> None:
+        """Count an answer that is there, whatever the limits leave."""
         with self._lock:
-            tokens_in = math.ceil(len(prompt.encode()) / CHARACTERS_PER_TOKEN)
+            self._spend(model, [answer])
+
+    def reserve(self, model: str, prompt: str, batch: bool = False) -> Spent:
+        """Count a question as under way. Raises OutOfBudget where there is no room for it."""
+        tokens_in = approximate_tokens(prompt)
+        with self._lock:
             tokens_out = max(TOKENS_OUT, self._spent.largest_out)
             cost = self._prices.cost_usd(model, tokens_in, tokens_out, batch=batch)
             asked = Spent(1, tokens_in + tokens_out, cost or 0.0)
@@ -97,6 +88,30 @@ class Purse:
             self._under_way.append(asked)
             return asked
 
+    def _spend(self, model: str, answers: Sequence[Completion]) -> None:
+        for answer in answers:
+            tokens_in, tokens_out = answer.tokens_in or 0, answer.tokens_out or 0
+            cost = self._prices.cost_usd(
+                model, tokens_in, tokens_out, answer.tokens_cached, answer.batch
+            )
+            own = Spent(1, tokens_in + tokens_out, cost or 0.0, tokens_out)
+            self._spent = total([self._spent, own])
+
+
+def counted(prompt: str, answer: Completion) -> Completion:
+    """The answer with tokens that the endpoint did not tell estimated from the texts.
+
+    From nothing but the texts, so that it is the same in every run; what a model thought and did
+    not tell is not in it.
+    """
+    estimates = {"tokens_in": prompt, "tokens_out": answer.text}
+    missing = {
+        name: approximate_tokens(text)
+        for name, text in estimates.items()
+        if getattr(answer, name) is None
+    }
+    return answer.model_copy(update=missing | {"estimated": True}) if missing else answer
+
 
 def total(parts: Sequence[Spent]) -> Spent:
     """The sum."""
@@ -111,14 +126,33 @@ def total(parts: Sequence[Spent]) -> Spent:
 class Paid:
     """A chat that is paid from a purse."""
 
-    def __init__(self, chat: Chat, purse: Purse, batch: bool = False) -> None:
+    def __init__(self, chat: Chat, purse: Purse) -> None:
         self.name = chat.name
         self._chat = chat
         self._purse = purse
-        self._batch = batch
 
     def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The chat's answer. Raises OutOfBudget where there is no room for it."""
-        with self._purse.paying(self.name, prompt, self._batch) as answers:
-            answers.append(self._chat.ask(prompt, ticket))
+        with self._purse.paying(self.name, prompt) as answers:
+            answers.append(counted(prompt, self._chat.ask(prompt, ticket)))
         return answers[0]
+
+
+class PaidBatch:
+    """A model that is asked through batch files, paid from a purse."""
+
+    def __init__(self, model: BatchModel, purse: Purse) -> None:
+        self.name = model.name
+        self._model = model
+        self._purse = purse
+
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
+        """The answer in the files: it was paid for, so there is room for it. Raises Unanswered
+        where there is none yet, OutOfBudget where there is no room for another request."""
+        answer = self._model.find(ticket)
+        if answer is None:
+            self._purse.reserve(self.name, prompt, batch=True)  # it stays under way
+            raise self._model.put(prompt, ticket)
+        answer = counted(prompt, answer)
+        self._purse.pay(self.name, answer)
+        return answer

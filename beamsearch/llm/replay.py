@@ -42,9 +42,7 @@ class Replay:
         except OSError as error:
             raise UsageError(f"cannot read the recorded reply {path}: {error}") from error
         same = hashlib.sha256(prompt.encode()).hexdigest() == call.prompt_sha256
-        told = call.model_dump(
-            include={"batch", "latency_s", "retries", *Call.model_fields.keys() & TOKENS}
-        )
+        told = call.model_dump(include=TOLD)
         return Completion(
             text=text,
             model=call.author,
@@ -54,7 +52,10 @@ class Replay:
         )
 
 
-TOKENS = {"tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning"}
+TOLD = {"batch", "estimated", "latency_s", "retries"} | {
+    f"tokens_{which}" for which in ("in", "cached", "out", "reasoning")
+}
+"""What a replayed answer has of the recorded call."""
 
 
 def ticket_of(call: Call) -> Ticket:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from beamsearch.llm.chat import Ticket
+
+
+CHARACTERS_PER_TOKEN = 3.0
+"""Fewer than the 3.2 to 4 that current tokenizers reach on code and English, so that an estimate
+errs on the long side."""
+
+
+def approximate_tokens(text: str) -> int:
+    """Tokens of a text, estimated from its length in bytes."""
+    return math.ceil(len(text.encode()) / CHARACTERS_PER_TOKEN)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from beamsearch.llm.batch import Mailbox
     from beamsearch.llm.chat import Chat
     from beamsearch.llm.panel import Choose
+    from beamsearch.llm.purse import Purse
     from beamsearch.llm.request import Manners
 
 
@@ -47,19 +48,27 @@ def make_proposer(
         return proposer
     if settings.llm == "batch":
         from beamsearch.llm.batch import BatchModel
+        from beamsearch.llm.purse import PaidBatch
 
         if mailbox is None:
             raise UsageError("--llm batch needs a run's folder for its files")
-        return _models(settings, trace, lambda name, how: BatchModel(name, mailbox, how))
+        return _models(
+            settings,
+            trace,
+            lambda name, how, purse: PaidBatch(BatchModel(name, mailbox, how), purse),
+        )
     if settings.llm != "playbook":
         env = read_env(environ=env)
         if settings.llm == "openai" or settings.model or endpoint_configured(env):
             from beamsearch.llm.chat import ChatModel, Patience
+            from beamsearch.llm.purse import Paid
 
             endpoint = find_endpoint(env)
             patience = Patience(settings.answer_timeout_s, settings.answer_deadline_s)
             return _models(
-                settings, trace, lambda name, how: ChatModel(name, endpoint, patience, how)
+                settings,
+                trace,
+                lambda name, how, purse: Paid(ChatModel(name, endpoint, patience, how), purse),
             )
     from beamsearch.proposer.playbook import Playbook
 
@@ -67,18 +76,17 @@ def make_proposer(
 
 
 def _models(
-    settings: Settings, trace: Trace | None, make: Callable[[str, Manners], Chat]
+    settings: Settings, trace: Trace | None, make: Callable[[str, Manners, Purse], Chat]
 ) -> Proposer:
-    from beamsearch.ledger import spent
+    from beamsearch.ledger import run_prices, spent
     from beamsearch.llm.panel import Panel, read_weights
-    from beamsearch.llm.prices import read_prices
-    from beamsearch.llm.purse import Limits, Paid, Purse, Spent
+    from beamsearch.llm.purse import Limits, Purse, Spent
     from beamsearch.llm.request import Manners
     from beamsearch.proposer.model import ModelProposer
 
     weights = read_weights(settings.model or (DEFAULT_MODEL,))
     manners = Manners(settings.temperature, settings.effort)
-    prices = read_prices(settings.prices)
+    prices = run_prices(trace, settings.prices)
     unknown = [name for name in weights if name not in prices.models]
     if settings.max_cost is not None and unknown:
         raise UsageError(
@@ -87,8 +95,7 @@ def _models(
         )
     limits = Limits(settings.max_calls, settings.max_tokens, settings.max_cost)
     purse = Purse(limits, prices, spent(trace, prices) if trace is not None else Spent())
-    batch = settings.llm == "batch"
-    chats = {name: Paid(make(name, manners), purse, batch) for name in weights}
+    chats = {name: make(name, manners, purse) for name in weights}
     if len(chats) == 1:
         return ModelProposer(next(iter(chats.values())))
     return ModelProposer(Panel(chats, _choose(settings, weights, trace)))

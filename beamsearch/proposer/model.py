@@ -35,5 +35,5 @@ class ModelProposer:
             form=None if form is None else json_schema(form),
         )
         completion = self.chat.ask(prompt, ticket)
-        told = completion.model_dump(exclude={"model", "asked", "finish_reason"})
+        told = completion.model_dump(exclude={"model", "asked"})
         return Reply(author=completion.model, model=completion.asked, **told)

@@ -5,7 +5,6 @@ The same question always gives the same text: nothing here reads a clock, a GPU 
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,8 +12,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.kernel import alike
+from beamsearch.llm.request import approximate_tokens
 from beamsearch.proposer import facts, knowledge
 from beamsearch.proposer.knowledge import Note
+from beamsearch.proposer.plan import plan
 from beamsearch.proposer.questions import (
     FirstQuestion,
     Purpose,
@@ -43,26 +44,28 @@ BUDGET: Mapping[Purpose, int] = {
 take 3,000 to 8,000; the rest is room for long kernels and for memory, which else grows for ever."""
 NOTES_BUDGET = 1_500
 """Tokens for notes on techniques: about seven, for more would be a textbook."""
-CHARACTERS_PER_TOKEN = 3.0
-"""Fewer than the 3.2 to 4 that current tokenizers reach on code and English, so that the estimate
-errs on the long side."""
 KEPT_ATTEMPTS = 12
 """Newest attempts that outlive kernels in full and notes: three rounds of wins and losses."""
 KEPT_LESSONS = 12
 """Newest lessons, and patterns, shown at most: every attempt stands above them anyway."""
+REMEMBER: tuple[Purpose, ...] = ("diagnosis", "variants", "reflection")
+"""Questions whose prompts hold what was tried and learned."""
 KEPT_FINDINGS = 3
 """Findings that stay whatever the budget: the ranking puts what matters first."""
 DIFF_STEPS = 10
 """Diffs are shortened by a tenth of their lines at a time."""
 REASKED_CHARACTERS = 6_000
 """Of an unreadable reply, shown back to its author."""
+ERROR_CHARACTERS = 2_400
+"""Of what was wrong with it: a compiler's message with its lines, and more of a long list."""
 REASK_MARK = "## Your previous answer could not be used"
 
 
 def render(question: Question | FirstQuestion) -> str:
     """The prompt of a question, cut to its budget: oldest attempts first, then the slower of the
     best kernels, the notes that fit least, further attempts, older lessons and patterns, lower
-    findings, the annotations, the ends of diffs. The prompt says what was cut.
+    findings, the annotations, the ends of diffs, the last of the kernels under review. The prompt
+    says what was cut.
 
     The problem, the kernel and the contract are never cut, even where they alone pass the budget.
     """
@@ -82,18 +85,16 @@ def reask(prompt: str, reply: str, error: object) -> str:
     """The prompt again, with the reply that could not be read and why."""
     if len(reply) > REASKED_CHARACTERS:
         reply = reply[:REASKED_CHARACTERS] + "\n… (cut)"
+    told = str(error)
+    if len(told) > ERROR_CHARACTERS:
+        told = told[:ERROR_CHARACTERS] + "… (cut)"
     template = _environment().get_template("reask.j2")
-    return template.render(prompt=prompt.rstrip(), mark=REASK_MARK, error=str(error), reply=reply)
+    return template.render(prompt=prompt.rstrip(), mark=REASK_MARK, error=told, reply=reply)
 
 
 def asked_again(prompt: str) -> int:
     """How many times `reask` was applied to a prompt."""
     return prompt.splitlines().count(REASK_MARK)
-
-
-def approximate_tokens(text: str) -> int:
-    """Tokens of a text, estimated from its length in bytes."""
-    return math.ceil(len(text.encode()) / CHARACTERS_PER_TOKEN)
 
 
 def _cuts(question: Question | FirstQuestion) -> list[str]:
@@ -103,7 +104,7 @@ def _cuts(question: Question | FirstQuestion) -> list[str]:
         return notes
     steps: list[str] = []
     memory = question.memory
-    if question.purpose in ("diagnosis", "variants", "reflection"):
+    if question.purpose in REMEMBER:
         kept = min(KEPT_ATTEMPTS, len(memory.attempts))
         steps += ["attempt"] * (len(memory.attempts) - kept)
         steps += ["kernel"] * len(_best(question))
@@ -116,12 +117,14 @@ def _cuts(question: Question | FirstQuestion) -> list[str]:
         steps.append("margin")
     if isinstance(question, ReflectionQuestion | RepairQuestion):
         steps += ["diff"] * DIFF_STEPS
+    if isinstance(question, ReviewQuestion):
+        steps += ["review"] * (len(question.variants) - 1)
     return steps
 
 
 def _render(question: Question | FirstQuestion, cuts: Iterable[str]) -> str:
     cut = Counter(cuts)
-    if not isinstance(question, FirstQuestion):
+    if not isinstance(question, FirstQuestion) and question.purpose in REMEMBER:
         memory = question.memory
         cut["lesson"] = max(cut["lesson"], len(memory.lessons) - KEPT_LESSONS)
         cut["pattern"] = max(cut["pattern"], len(memory.patterns_to_avoid) - KEPT_LESSONS)
@@ -169,15 +172,15 @@ def _asked(question: Question, cut: Counter[str]) -> dict[str, Any]:
     """What one kind of question adds."""
     keep = 1 - cut["diff"] / DIFF_STEPS
     if isinstance(question, VariantsQuestion):
-        told = ("diagnosis", "variants", "tuned")
-        return {name: getattr(question, name) for name in told}
+        told = {"variants": question.variants, "tuned": question.tuned}
+        return {"plan": plan(question.diagnosis), **told}
     if isinstance(question, ReflectionQuestion):
         trials = [facts.trial(question, item, keep) for item in question.trials]
-        return {"diagnosis": question.diagnosis, "trials": trials}
+        return {"plan": plan(question.diagnosis), "trials": trials}
     if isinstance(question, RepairQuestion):
-        return {"diagnosis": question.diagnosis, **facts.repair(question, keep)}
+        return {"plan": plan(question.diagnosis), **facts.repair(question, keep)}
     if isinstance(question, ReviewQuestion):
-        return {"kernels": facts.kernels(question)}
+        return {"kernels": facts.kernels(question)[: len(question.variants) - cut["review"]]}
     return {}
 
 
@@ -225,6 +228,7 @@ def _left_out(cut: Counter[str]) -> str:
         "lesson": ("older lesson", "older lessons"),
         "pattern": ("older pattern to avoid", "older patterns to avoid"),
         "finding": ("lower finding", "lower findings"),
+        "review": ("kernel, the last", "kernels, the last"),
     }
     parts = [f"{cut[key]} {names[cut[key] > 1]}" for key, names in words.items() if cut[key]]
     if cut["margin"]:

@@ -25,8 +25,13 @@ class ProblemCard(Record):
     dtype: str
     input_shapes: dict[str, tuple[int, ...]]
     output_shape: tuple[int, ...]
-    bindable: list[str]
-    """Names a kernel_function may ask for."""
+    bindable: dict[str, str]
+    """Names a kernel_function may ask for, with a tensor's shape and dtype, or the value."""
+    narrow_rows: dict[str, int]
+    """Tensors whose rows (along the innermost dimension) do not all begin at multiples of 16 bytes,
+    with the bytes that they do begin at multiples of."""
+    versions: str
+    """What kernels are compiled with."""
 
 
 class Attempt(Record):
@@ -259,6 +264,7 @@ class Reply(Record):
     recorded_sha256: str | None = None
     model: str | None = None
     batch: bool = False
+    estimated: bool = False
     tokens_in: int | None = None
     tokens_cached: int | None = None
     tokens_out: int | None = None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
 
+from beamsearch.llm.chat import storable
 from beamsearch.proposer.edits import DoesNotApply, apply_patch, is_patch
+from beamsearch.proposer.facts import one_line
 from beamsearch.proposer.questions import Diagnosis, Reflection, Review, Variant
 from beamsearch.records.record import Record
 
@@ -16,6 +19,13 @@ FENCE = re.compile(r"^```([\w+-]*)[^\S\n]*\n(.*?)^```[^\S\n]*$", re.MULTILINE | 
 ENTRY = re.compile(r"^\s*(def kernel_function|class ModelNew)\b", re.MULTILINE)
 MOST_VARIANTS = 8
 """Kernels taken from one reply, however many were asked for: each may cost a minute of a GPU."""
+
+
+ERRORS = 5
+"""Errors of an answer in JSON that are told: who mends these mends the others with them."""
+ERROR_CHARACTERS = 600
+BRACES = 1_000
+"""Places at which an object is looked for: nonsense that is nothing else would take minutes."""
 
 
 class UnreadableReply(ValueError):
@@ -27,7 +37,7 @@ def read_diagnosis(text: str) -> Diagnosis:
     try:
         return Diagnosis.model_validate(_json_object(text))
     except ValidationError as error:
-        raise UnreadableReply(f"the diagnosis does not fit: {error}") from error
+        raise UnreadableReply(f"the diagnosis does not fit: {_told(error)}") from error
 
 
 def read_reflection(text: str) -> Reflection:
@@ -35,7 +45,7 @@ def read_reflection(text: str) -> Reflection:
     try:
         return Reflection.model_validate(_json_object(text))
     except ValidationError as error:
-        raise UnreadableReply(f"the reflection does not fit: {error}") from error
+        raise UnreadableReply(f"the reflection does not fit: {_told(error)}") from error
 
 
 def read_review(text: str, variants: int) -> Review:
@@ -44,10 +54,11 @@ def read_review(text: str, variants: int) -> Review:
     try:
         review = Review.model_validate(_json_object(text))
     except ValidationError as error:
-        raise UnreadableReply(f"the review does not fit: {error}") from error
+        raise UnreadableReply(f"the review does not fit: {_told(error)}") from error
     named = [concern.variant for concern in review.concerns]
     if len(set(named)) < len(named) or not set(named) <= set(range(variants)):
-        raise UnreadableReply(f"the review names the kernels {named}; there are {variants}, from 0")
+        told = one_line(f"the review names the kernels {named}", ERROR_CHARACTERS)
+        raise UnreadableReply(f"{told}; there are {variants}, from 0")
     return review
 
 
@@ -81,6 +92,14 @@ def read_variants(text: str, base: str) -> list[Variant]:
     return list(different.values())[:MOST_VARIANTS]
 
 
+def _told(error: ValidationError) -> str:
+    """The first errors, a clause each."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in errors[:ERRORS]]
+    more = f"; and {len(errors) - ERRORS} errors more" if len(errors) > ERRORS else ""
+    return one_line("; ".join(told), ERROR_CHARACTERS - len(more)) + more
+
+
 def _line_above(text: str) -> str:
     before = [line.strip(" #*-") for line in text.splitlines() if line.strip()]
     return before[-1] if before and not before[-1].startswith("```") else "no description"
@@ -109,13 +128,24 @@ def _json_object(text: str) -> object:
     """The first JSON object that parses: fenced blocks first, then any brace in the text."""
     for match in FENCE.finditer(text):
         try:
-            return json.loads(match[2])
+            return _storable(json.loads(match[2]))
         except (ValueError, RecursionError):  # nonsense may be nested deeply
             continue
     decoder = json.JSONDecoder()
-    for match in re.finditer(r"\{", text):
+    for match in islice(re.finditer(r"\{", text), BRACES):
         try:
-            return decoder.raw_decode(text[match.start() :])[0]
+            return _storable(decoder.raw_decode(text, match.start())[0])
         except (ValueError, RecursionError):  # nonsense may be nested deeply
             continue
     raise UnreadableReply("the reply holds no JSON object")
+
+
+def _storable(value: object) -> object:
+    """The value with whole characters: an escape may stand for half a surrogate pair."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, dict):
+        return {storable(key): _storable(item) for key, item in value.items()}
+    return value

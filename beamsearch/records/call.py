@@ -24,6 +24,8 @@ class Call(Record):
     """As it was asked for, which is what prices and weights go by; none where no model was."""
     batch: bool = False
     """Answered through batch files, which providers may charge less for."""
+    estimated: bool = False
+    """Tokens that the endpoint did not tell are estimated from the texts."""
     tokens_in: int | None = None
     tokens_cached: int | None = None
     """Of `tokens_in`, those the endpoint had cached."""

@@ -100,6 +100,8 @@ class Trace:
         self.problem_file = folder / "problem.py"
         self.results_file = folder / "results.tsv"
         self.ledger_file = folder / "ledger.jsonl"
+        self.prices_file = folder / "prices.toml"
+        """The user's own price list, as it was when the run started."""
         self.best_kernel_file = folder / "optimized_kernel_beam_search.py"
         self.confirmation_file = folder / "confirmation.json"
         self.secret_file = folder / ".secret_seed"

@@ -23,6 +23,7 @@ CASES = {
     "bad duration": (["run", "43", "--time-limit", "soon"], 2, "20m"),
     "who thinks": (["run", "43", "--llm", "oracle"], 2, "playbook"),
     "no endpoint": (["run", "43", "--llm", "openai"], 4, "OPENAI_API_KEY"),
+    "model for nobody": (["run", "43", "--llm", "playbook", "--model", "m"], 2, "say nothing"),
     "missing kernel": (["run", "43", "--kernel", "nowhere.py"], 2, "nowhere.py"),
     "kernel to verify": (["verify", "43", "nowhere.py"], 2, "nowhere.py"),
     "config missing": (["run", "43", "--config", "nowhere.toml"], 2, "nowhere.toml"),

@@ -47,11 +47,12 @@ def ledger(folder):
 
 
 def requests(folder):
-    """Lines of the requests a run waits for."""
-    return [json.loads(line) for line in (folder / "requests.jsonl").read_text().splitlines()]
+    """Lines of the requests a run waits for, of every model."""
+    files = sorted(folder.glob("requests*.jsonl"))
+    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
 
-def response(request):
+def response(request, think=think):
     """The line a provider's batch leaves for a request, answered by the scripted thinker."""
     prompt = request["body"]["messages"][-1]["content"]
     body = completion(request["body"]["model"], prompt, think(prompt))

@@ -4,11 +4,15 @@ import json
 
 import pytest
 
-from beamsearch.errors import NoAnswer, Unanswered, UsageError
+from beamsearch.errors import NoAnswer, OutOfBudget, Unanswered, UsageError
 from beamsearch.llm.batch import TRIES, BatchModel, Mailbox
 from beamsearch.llm.chat import ChatModel, Ticket
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
+from beamsearch.llm.prices import read_prices
+from beamsearch.llm.purse import Limits, PaidBatch, Purse, Spent
 from beamsearch.llm.request import Manners
+from beamsearch.records.trace import write_text
+from beamsearch.rounds import hand_over
 from tests.llm.runs import refused, requests, write_lines
 from tests.server import Script, completion, serving
 
@@ -18,7 +22,11 @@ MANNERS = Manners({"diagnosis": 0.2}, {"diagnosis": "high"})
 
 def model(folder, name=DEFAULT_MODEL):
     mailbox = Mailbox(folder, lambda: "43-abc")
-    return mailbox, BatchModel(name, mailbox, MANNERS)
+    return mailbox, paid(BatchModel(name, mailbox, MANNERS))
+
+
+def paid(model, spent=0, **limits):
+    return PaidBatch(model, Purse(Limits(**limits), read_prices(), Spent(tokens=spent)))
 
 
 def line(request, body, status=200):
@@ -62,8 +70,12 @@ def test_errors_are_asked_again_and_given_up_in_the_end(tmp_path):
         (request,) = requests(tmp_path)
         assert request["custom_id"].endswith(f"-e{number}" if number else "-a0")
         write_lines(tmp_path / f"responses-{number}.jsonl", [answer(request)])
-    with pytest.raises(NoAnswer, match="3 times: .*no message"):
+    way_out = r"3 times, .*no message; to ask again, remove its lines from responses"
+    with pytest.raises(NoAnswer, match=way_out):
         model(tmp_path)[1].ask("hello", TICKET)
+    for path in tmp_path.glob("responses*"):
+        path.unlink()
+    assert ask_and_hand_over(tmp_path)[1] == 1
 
 
 def test_a_provider_without_structured_answers_is_asked_in_words(tmp_path):
@@ -94,8 +106,75 @@ def test_each_model_has_a_file_and_the_same_questions_are_one_hand_over(tmp_path
         mailbox = Mailbox(tmp_path, lambda: "43-abc")
         for worker, name in enumerate(("a", "org/b")):
             with pytest.raises(Unanswered):
-                BatchModel(name, mailbox).ask("hello", TICKET.model_copy(update={"worker": worker}))
+                ticket = TICKET.model_copy(update={"worker": worker})
+                paid(BatchModel(name, mailbox)).ask("hello", ticket)
         files, asked, number = mailbox.hand_over()
         assert (files, asked, number) == (["requests-a.jsonl", "requests-org_b.jsonl"], 2, 1)
     mailbox.close()
     assert not list(tmp_path.glob("requests*"))
+
+
+def test_an_error_of_vllms_batch_runner_that_may_be_the_forms_is_asked_without_it(tmp_path):
+    """`vllm run-batch` fills both: the status in the response, and what went wrong as the error."""
+    error = {"error": {"message": "guided decoding failed", "type": "BadRequest", "code": 400}}
+    busy = {"error": {"message": "engine is dead", "type": "InternalServerError", "code": 500}}
+    for number, (status, told) in enumerate(((400, error), (500, busy))):
+        ask_and_hand_over(tmp_path)
+        (request,) = requests(tmp_path)
+        assert ("response_format" in request["body"]) is (number == 0)
+        bad = line(request, None, status) | {"error": told}
+        write_lines(tmp_path / f"responses-{number}.jsonl", [bad])
+    ask_and_hand_over(tmp_path)
+    (request,) = requests(tmp_path)
+    assert "response_format" not in request["body"], "a later error of another kind forgets nothing"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "A\r\nB"}], "A\nB"),
+        ([{"type": "text", "text": "A"}, {"type": "text", "text": "B"}], "AB"),
+        ("half \ud83d a pair", "half \ufffd a pair"),
+        ("\ud83d\ude00", "\U0001f600"),
+        ({"no": "text"}, ""),
+        (None, ""),
+    ],
+)
+def test_whatever_an_answer_holds_is_text_that_a_file_gives_back(tmp_path, content, text):
+    ask_and_hand_over(tmp_path)
+    (request,) = requests(tmp_path)
+    body = completion(DEFAULT_MODEL, "hello", "")
+    body["choices"][0]["message"]["content"] = content
+    write_lines(tmp_path / "responses.jsonl", [line(request, body)])
+    said = model(tmp_path)[1].ask("hello", TICKET).text
+    assert said == text
+    write_text(tmp_path / "reply.txt", said)
+    assert (tmp_path / "reply.txt").read_text() == said
+
+
+def test_an_answer_that_is_there_needs_no_room_and_a_request_does(tmp_path):
+    ask_and_hand_over(tmp_path)
+    (request,) = requests(tmp_path)
+    write_lines(
+        tmp_path / "responses.jsonl", [line(request, completion(DEFAULT_MODEL, "hello", "HELLO"))]
+    )
+    mailbox = Mailbox(tmp_path, lambda: "43-abc")
+    chat = paid(BatchModel(DEFAULT_MODEL, mailbox), spent=20_000, tokens=20_001)
+    assert chat.ask("hello", TICKET).text == "HELLO"
+    with pytest.raises(OutOfBudget, match="--max-tokens"):
+        chat.ask("hello", TICKET.model_copy(update={"worker": 1}))
+    assert mailbox.hand_over() == ([], 0, 1)
+
+
+def test_lines_that_answer_nothing_are_counted(tmp_path):
+    ask_and_hand_over(tmp_path)
+    (request,) = requests(tmp_path)
+    body = completion(DEFAULT_MODEL, "hello", "HELLO")
+    other = request | {"custom_id": "82-def-r1-w0-diagnosis-a0"}
+    write_lines(tmp_path / "responses.jsonl", [line(other, body), line(other, body)])
+    mailbox, chat = model(tmp_path)
+    with pytest.raises(Unanswered):
+        chat.ask("hello", TICKET)
+    assert "2 lines of the responses there answer no question" in str(hand_over(mailbox))
+    write_lines(tmp_path / "responses.jsonl", [line(request, body)])
+    assert model(tmp_path)[0].strangers() == 0

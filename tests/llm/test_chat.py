@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from beamsearch.errors import EndpointError
+from beamsearch.errors import EndpointError, OutOfBudget
 from beamsearch.llm.chat import ChatModel, Patience, Ticket, check_endpoint
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
+from beamsearch.llm.prices import read_prices
+from beamsearch.llm.purse import Limits, Paid, Purse, Spent
 from tests.server import Script, serving
 
 KEY = "sk-verysecret-0123456789"
@@ -38,6 +40,23 @@ def test_an_answer_comes_with_what_it_cost():
     assert answer.model == DEFAULT_MODEL
     assert (answer.tokens_in, answer.tokens_cached, answer.tokens_out) == (2, 16, 5)
     assert answer.tokens_reasoning is None and answer.retries == 0
+
+
+def test_an_answer_in_parts_is_one_text_with_the_ends_of_lines_that_files_keep():
+    parts = [{"type": "text", "text": "one\r\ntwo"}, {"type": "text", "text": "\rthree \ud800"}]
+    with serving(script=Script(think=lambda prompt: parts)) as base_url:
+        assert chat(base_url).ask("hello", TICKET).text == "one\ntwo\nthree \ufffd"
+
+
+def test_tokens_that_the_endpoint_does_not_tell_are_estimated_and_kept_within_limits():
+    purse = Purse(Limits(tokens=30_000), read_prices(), Spent())
+    with serving(["untold"] * 99, Script(think=echo)) as base_url:
+        model = Paid(chat(base_url), purse)
+        first = model.ask("x" * 3_000, TICKET)
+        assert first.estimated and (first.tokens_in, first.tokens_out) == (1_000, 1_003)
+        with pytest.raises(OutOfBudget):  # 2003 tokens a call, beside at least 9000 under way
+            for _ in range(20):
+                model.ask("x" * 3_000, TICKET)
 
 
 def test_what_passes_is_retried_until_the_same_answer_comes():

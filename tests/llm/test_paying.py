@@ -1,17 +1,21 @@
 """Prices, limits, and which of several models is asked."""
 
+import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from beamsearch.errors import EndpointError, OutOfBudget, UsageError
+from beamsearch.ledger import keep_prices, paid, run_prices, save_ledger, spent
 from beamsearch.llm.chat import Completion, Ticket
 from beamsearch.llm.panel import Panel, Standing, by_weight, by_wins, read_weights
 from beamsearch.llm.prices import read_prices
-from beamsearch.llm.purse import TOKENS_OUT, Limits, Paid, Purse, Spent
+from beamsearch.llm.purse import TOKENS_OUT, Limits, Paid, Purse, Spent, counted
 from beamsearch.proposer.choose import make_proposer
-from beamsearch.settings import Settings
+from beamsearch.records.call import Call
+from beamsearch.records.trace import Trace, write_record
+from beamsearch.settings import Settings, read_settings
 
 TICKETS = [
     Ticket(purpose=purpose, round=number, worker=worker)
@@ -78,7 +82,7 @@ def test_eight_workers_at_once_never_pass_a_limit_on_calls():
 def test_a_question_under_way_counts_as_the_longest_answer_so_far():
     purse = Purse(Limits(tokens=TOKENS_OUT + 150), read_prices(), Spent())
     chat = Paid(Echo(), purse)
-    with purse.paying("gpt-5.5", "x" * 30, False) as answers:
+    with purse.paying("gpt-5.5", "x" * 30) as answers:
         with pytest.raises(OutOfBudget, match="--max-tokens"):
             chat.ask("x" * 30, TICKETS[0])
         answers.append(Completion(text="", model="m", tokens_in=10, tokens_out=20))
@@ -141,3 +145,55 @@ def test_a_bandit_turns_to_the_model_that_won_and_knows_no_more_than_it_may():
 def test_a_purpose_that_does_not_exist_is_named():
     with pytest.raises(UsageError, match="'variant'.*variants"):
         make_proposer(Settings(temperature={"variant": 1.0}), {})
+
+
+def test_a_ledger_says_which_tokens_are_estimates_and_a_resumed_run_counts_them(tmp_path):
+    trace = Trace(tmp_path)
+    told = counted("x" * 300, Completion(text="y" * 30, model="m", asked="gpt-5.5", tokens_in=7))
+    assert (told.tokens_in, told.tokens_out, told.estimated) == (7, 10, True)
+    call = Call(
+        purpose="diagnosis",
+        round=1,
+        worker=0,
+        attempt=0,
+        author="m",
+        model="gpt-5.5",
+        prompt_file="p",
+        reply_file="r",
+        prompt_sha256="0",
+        **told.model_dump(include={"tokens_in", "tokens_out", "estimated"}),
+    )
+    write_record(trace.worker(1, 0) / "calls" / "bottleneck_response.json", call)
+    save_ledger(trace, None)
+    assert json.loads(trace.ledger_file.read_text())["estimated"] is True
+    cost = (7 * 5 + 10 * 30) / 1e6
+    assert spent(trace, read_prices()) == Spent(1, 17, pytest.approx(cost), 10)
+    assert "tokens of 1 calls estimated" in str(paid(trace, read_prices(), {}).total)
+
+
+def test_a_run_keeps_the_price_list_it_started_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    listed = 'date = "2026-11-01"\n[models.mine]\ninput = 1\noutput = 2\n'
+    path = tmp_path / "prices.toml"
+    path.write_text(listed)
+    trace = Trace(tmp_path / "run")
+    keep_prices(trace, "prices.toml")
+    trace.run_file.write_text("{}")
+
+    path.write_text(listed.replace("= 1", "= 100"))
+    keep_prices(trace, "prices.toml")
+    path.unlink()
+    moved = Trace((tmp_path / "run").rename(tmp_path / "elsewhere"))
+    monkeypatch.chdir("/")
+    assert run_prices(moved, "prices.toml").cost_usd("mine", 1_000_000, 0) == pytest.approx(1.0)
+    moved.run_file.unlink()  # a run that starts anew in its folder has its own
+    with pytest.raises(UsageError, match=r"cannot read the prices in prices\.toml"):
+        keep_prices(moved, "prices.toml")
+
+
+@pytest.mark.parametrize("given", [{"model": ["gpt-5.5"]}, {"max_cost": 1.0}, {"max_calls": 3}])
+def test_settings_of_models_are_refused_where_none_is_asked(tmp_path, given):
+    for who in ("playbook", f"replay:{tmp_path}"):
+        with pytest.raises(UsageError, match=f"{next(iter(given))} would say nothing"):
+            read_settings(None, {"llm": who, **given})
+    assert read_settings(None, given).llm == "auto"

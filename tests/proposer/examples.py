@@ -10,7 +10,10 @@ import json
 from pathlib import Path
 
 from beamsearch.kernel import fingerprint
-from beamsearch.proposer.prompts import BUDGET, approximate_tokens, render
+from beamsearch.llm.request import approximate_tokens
+from beamsearch.problem import find_problem
+from beamsearch.proposer.card import make_card
+from beamsearch.proposer.prompts import BUDGET, render
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
@@ -47,7 +50,8 @@ what the templates give. Tokens are estimated, at three characters each.
 def questions(path: Path) -> dict[str, Question | FirstQuestion]:
     """Purpose -> question of one problem's file."""
     kept = json.loads(path.read_text())
-    this, later = Situation(**kept["this"]), Situation(**kept["later"])
+    card = make_card(find_problem(path.stem), "2.11.0", "3.6.0")
+    this, later = (Situation(**kept[which], problem=card) for which in ("this", "later"))
     diagnosis = Diagnosis(**kept["diagnosis"])
     trials = [Trial(**trial) for trial in kept["trials"]]
     variants = [Variant(**variant) for variant in kept["variants"]]

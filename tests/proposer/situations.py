@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from beamsearch.problem import find_problem, instantiate, least_work
+from beamsearch.problem import find_problem, least_work
+from beamsearch.proposer.card import make_card
 from beamsearch.proposer.questions import (
     Attempt,
     Diagnosis,
@@ -15,7 +16,6 @@ from beamsearch.proposer.questions import (
     FirstQuestion,
     Memory,
     Prediction,
-    ProblemCard,
     ReflectionQuestion,
     RepairQuestion,
     ReviewQuestion,
@@ -131,14 +131,7 @@ def fields(problem: str = "43", modelled: bool = False, **changes: Any) -> dict[
     work = least_work(found)
     source = found.input_kernel.read_text()
     profile = COMPILER if modelled else NCU
-    card = ProblemCard(
-        name=found.name,
-        source=found.source,
-        dtype=found.dtype,
-        input_shapes=work.input_shapes,
-        output_shape=work.output_shape,
-        bindable=sorted(instantiate(found, "meta").arguments.values),
-    )
+    card = make_card(found, "2.11.0", "3.6.0")
     floor = Floor(
         least_bytes=work.least_bytes,
         flops=work.flops,

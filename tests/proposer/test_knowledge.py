@@ -3,8 +3,9 @@
 import pytest
 
 from beamsearch.errors import UsageError
+from beamsearch.llm.request import approximate_tokens
 from beamsearch.proposer import knowledge
-from beamsearch.proposer.prompts import NOTES_BUDGET, approximate_tokens, render
+from beamsearch.proposer.prompts import NOTES_BUDGET, render
 from profiling.profile import FindingKind
 from tests.proposer.situations import diagnosis_question
 

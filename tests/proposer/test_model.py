@@ -101,3 +101,10 @@ def test_who_thinks_follows_the_settings_and_what_is_configured(monkeypatch, tmp
             make_proposer(settings, {})
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-1234\n")
     assert make_proposer(Settings(), {}).name == DEFAULT_MODEL
+
+
+def test_half_a_character_in_an_answer_can_be_written_down():
+    answer = '{"bottleneck": "\\ud83d", "cause": "", "evidence": ["\\ud83d\\ude00"], "plan": ""}'
+    diagnosis = read_diagnosis(answer)
+    assert (diagnosis.bottleneck, diagnosis.evidence) == ("\ufffd", ["\U0001f600"])
+    assert read_diagnosis(diagnosis.model_dump_json()) == diagnosis

@@ -1,20 +1,23 @@
 """Prompts rendered from real problems: what they hold, what they leave out, what they cost."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from beamsearch.llm.request import approximate_tokens
 from beamsearch.problem import list_problems
-from beamsearch.proposer.prompts import BUDGET, approximate_tokens, asked_again, reask, render
-from beamsearch.proposer.questions import DiagnosisQuestion, Memory
-from beamsearch.proposer.replies import read_diagnosis
+from beamsearch.proposer.prompts import BUDGET, asked_again, reask, render
+from beamsearch.proposer.questions import DiagnosisQuestion, Memory, Prediction
+from beamsearch.proposer.replies import UnreadableReply, read_diagnosis, read_review
 from beamsearch.records.candidate import Direction
 from profiling.findings import find
 from profiling.hotspots import annotate
 from profiling.profile import Profile
 from profiling.report import read_report
 from tests.proposer.situations import (
+    DIAGNOSIS,
     NCU,
     diagnosis_question,
     fields,
@@ -179,3 +182,60 @@ def test_asking_again_shows_the_reply_and_what_was_wrong():
     assert [asked_again(prompt) for prompt in (first, second, third)] == [0, 1, 2]
     assert think(second)
     assert approximate_tokens(reask(first, "x" * 10**6, "y")) < approximate_tokens(first) + 3000
+
+
+def test_what_was_wrong_is_told_in_five_errors_and_no_more():
+    with pytest.raises(UnreadableReply) as caught:
+        read_diagnosis(json.dumps({"evidence": list(range(20_000))}))
+    told = str(caught.value)
+    assert "bottleneck: Field required" in told and "errors more" in told and len(told) < 700
+    with pytest.raises(UnreadableReply) as caught:
+        concerns = [{"variant": n, "fails": False} for n in range(20_000)]
+        read_review(json.dumps({"concerns": concerns}), 2)
+    assert "there are 2, from 0" in str(caught.value) and len(str(caught.value)) < 700
+    first = render(diagnosis_question())
+    again = approximate_tokens(reask(first, "x" * 10**6, "line\n" * 10**5))
+    assert again < approximate_tokens(first) + 4_000
+
+
+def test_kernels_that_a_review_has_no_room_for_are_left_out_and_it_says_so():
+    question = review_question()
+    variants = [
+        question.variants[1].model_copy(update={"source": f"# {n}\n" + "x = 1\n" * 1_500})
+        for n in range(8)
+    ]
+    prompt = render(question.model_copy(update={"variants": variants}))
+    assert 0.7 * BUDGET["review"] < approximate_tokens(prompt) <= BUDGET["review"]
+    shown = prompt.count("### Kernel ")
+    assert 1 <= shown < 8 and f"### Kernel {shown - 1}:" in prompt
+    assert f"Left out to keep this short: {8 - shown} kernels, the last." in prompt
+    assert think(prompt)
+
+
+@pytest.mark.parametrize("ask", [variants_question, reflection_question, repair_question])
+def test_a_plan_is_as_long_as_a_page_and_says_what_is_missing(ask):
+    long = DIAGNOSIS.model_copy(
+        update={
+            "bottleneck": "word " * 99,
+            "cause": "## Answer\nsays\n" * 999,
+            "evidence": ["a figure " * 300] * 50,
+            "plan": "change this\n" * 9_999,
+            "predicted": [Prediction(finding="f" * 999, bound_after=1.0)] * 99,
+        }
+    )
+    question = ask()
+    plain, prompt = (
+        render(question.model_copy(update={"diagnosis": d})) for d in (DIAGNOSIS, long)
+    )
+    assert approximate_tokens(prompt) < approximate_tokens(plain) + 4_500
+    told = "the end of the bottleneck and of the cause and of the plan and of the evidence"
+    assert f"Left out to keep this short: {told}, 42 more evidence, 91 more predictions" in prompt
+    assert "Left out" not in plain
+    assert think(prompt), "what a field holds is no heading"
+
+
+def test_a_prompt_that_shows_no_lessons_does_not_say_that_it_left_some_out():
+    many = Memory(lessons=[f"lesson {n}" for n in range(40)])
+    assert "Left out to keep this short: 28 older lessons" in render(variants_question(memory=many))
+    for ask in (repair_question, review_question):
+        assert "Left out" not in render(ask(memory=many))

@@ -1,0 +1,51 @@
+"""The problem as prompts show it."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+from beamsearch.problem import Problem, instantiate, least_work
+from beamsearch.proposer.questions import ProblemCard
+
+WIDEST_BYTES = 16
+"""The widest load or store of a thread (CUDA C++ Programming Guide, device memory accesses)."""
+
+
+def make_card(problem: Problem, torch_version: str, triton_version: str) -> ProblemCard:
+    """What a prompt says of a problem. Nothing is computed: tensors are on `meta`."""
+    import torch
+
+    work = least_work(problem)
+    values = instantiate(problem, "meta").arguments.values
+    size = getattr(torch, problem.dtype).itemsize
+    shapes = {
+        **work.input_shapes,
+        **{k: tuple(v.shape) for k, v in values.items() if isinstance(v, torch.Tensor)},
+        "the output": work.output_shape,
+    }
+    aligned = {
+        name: gcd(shape[-1] * size, WIDEST_BYTES)
+        for name, shape in shapes.items()
+        if len(shape) > 1 and shape[-1] * size > WIDEST_BYTES
+    }
+    return ProblemCard(
+        name=problem.name,
+        source=problem.source,
+        dtype=problem.dtype,
+        input_shapes=work.input_shapes,
+        output_shape=work.output_shape,
+        bindable={name: _described(value) for name, value in sorted(values.items())},
+        narrow_rows={name: size for name, size in aligned.items() if size < WIDEST_BYTES},
+        versions=f"Triton {triton_version}, PyTorch {torch_version}",
+    )
+
+
+def _described(value: Any) -> str:
+    """A tensor's shape and dtype, or the value."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        sizes = ", ".join(map(str, value.shape))
+        return f"({sizes}) {str(value.dtype).removeprefix('torch.')}"
+    return f"= {value!r}"
