@@ -100,4 +100,3 @@ class Repairs:
             if variant.source is None or source_fingerprint(variant.source) not in known:
                 return variant
         return found[0]
-
