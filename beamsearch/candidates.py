@@ -12,7 +12,7 @@ from beamsearch.kernel import fingerprint
 from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.trace import recorded, write_text
-from beamsearch.records.verdict import Outcome, Stage, Verdict
+from beamsearch.records.verdict import Outcome, Stage, Verdict, same_code
 from beamsearch.search import Assignment
 
 if TYPE_CHECKING:
@@ -71,14 +71,31 @@ class Candidates:
             if made.set_aside and made.forecast is not None:
                 reason = f"a review expects it to fail: {made.forecast.reason}"
                 return _refused(Outcome.SET_ASIDE, Stage.REVIEW, reason)
-            job = JudgeJob(subject=Subject(name=made.name, source=source), seen=dict(seen))
-            # Another worker's equal kernel shares the judgement, where it has seen the same.
-            key = f"{print_ or made.name} {hash(frozenset(seen.items()))}"
-            judged = self.shared.judgements.get(key, lambda: self.shared.executor.run(job))
+            subject = Subject(name=made.name, source=source)
+            judged = self._judged_once(subject, print_ or made.name, seen)
             self.shared.check_stop()
             return judged
 
         return self._recorded(made, decide)
+
+    def _judged_once(self, subject: Subject, key: str, seen: Mapping[str, str]) -> Judgement:
+        """The judgement that equal kernels of all workers share, whoever is first.
+
+        What a worker itself has seen is for this worker alone: whether the code is a twin's is
+        decided for each, so that it does not depend on who was first.
+        """
+
+        def run() -> Judgement:
+            return self.shared.executor.run(JudgeJob(subject=subject, seen=dict(seen)))
+
+        judged = self.shared.judgements.get(key, run)
+        code = judged.verdict.code_fingerprint or ""
+        if judged.verdict.outcome is Outcome.DUPLICATE and code not in seen:
+            judged = self.shared.judgements.get(f"{key} itself", run)
+        if code not in seen:
+            return judged
+        twin = _refused(Outcome.DUPLICATE, Stage.COMPILE, same_code(seen[code])).verdict
+        return Judgement(verdict=twin.model_copy(update={"code_fingerprint": code}))
 
     def _recorded(self, made: Made, decide: Callable[[], Judgement]) -> Candidate:
         source = made.variant.source

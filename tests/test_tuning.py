@@ -10,7 +10,7 @@ from beamsearch.display import make_display
 from beamsearch.errors import Stopped
 from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.jobs import JudgeJob, Judgement, Sweep, SweepJob
-from beamsearch.proposer.questions import Memory, ProblemCard
+from beamsearch.proposer.questions import Memory
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
@@ -110,12 +110,9 @@ def world(tmp_path: Path):
     visit.write_text(measured(2.0).model_dump_json())
 
     def tuner(bench, **settings):
-        card = ProblemCard(
-            name="scale", source="", dtype="bfloat16", input_shapes={}, output_shape=(), bindable=[]
-        )
         shared = Shared(
             trace=trace,
-            card=card,
+            card=None,
             settings=Settings(**settings),
             executor=bench,
             proposer=None,

@@ -21,7 +21,7 @@ from beamsearch.judge.processes import (
     ProcessDied,
 )
 from beamsearch.kernel import check_source
-from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict
+from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
 from profiling.profile import Profile
 
 Answer = TypeVar("Answer")
@@ -221,8 +221,7 @@ def unseen(seen: Mapping[str, str], log: Log) -> None:
     """Raise Rejected where the compiled code is a candidate's in `seen` (fingerprint -> name)."""
     twin = seen.get(log.code_fingerprint or "")
     if twin is not None:
-        reason = f"its launches run the same code as those of {twin}; it was not judged again"
-        raise Rejected(Outcome.DUPLICATE, Stage.COMPILE, reason)
+        raise Rejected(Outcome.DUPLICATE, Stage.COMPILE, same_code(twin))
 
 
 def parsed(model: type[Parsed], told: object, stage: Stage) -> Parsed:
