@@ -78,6 +78,17 @@ class Candidates:
 
         return self._recorded(made, decide)
 
+    def unjudged(self, made: Iterable[Made], seen: Mapping[str, str]) -> list[Subject]:
+        """What of it will be judged, as far as that is known from the sources."""
+        return [
+            Subject(name=item.name, source=item.variant.source)
+            for item in made
+            if item.variant.source is not None
+            and not item.set_aside
+            and source_fingerprint(item.variant.source) not in seen
+            and not (self.folder / f"{item.name}.json").is_file()
+        ]
+
     def _judged_once(self, subject: Subject, key: str, seen: Mapping[str, str]) -> Judgement:
         """The judgement that equal kernels of all workers share, whoever is first.
 

@@ -157,13 +157,7 @@ class Worker:
             aside = forecast is not None and forecast.fails and believed(known, name)
             author = self.author("opt_reply")
             made.append(Made(name, variant, author, forecast=forecast, set_aside=aside))
-        self.shared.executor.prepare(
-            [
-                Subject(name=item.name, source=item.variant.source)
-                for item in made
-                if item.variant.source is not None and not item.set_aside
-            ]
-        )
+        self.shared.executor.prepare(self.candidates.unjudged(made, self.view.seen))
         candidates: list[Candidate] = []
         for item in made:
             candidates.append(self.judge(item, {**names_of(candidates), **self.view.seen}))

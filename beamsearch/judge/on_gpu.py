@@ -154,12 +154,17 @@ class MeasuringJudge:
     def sweep(self, subjects: Sequence[Subject]) -> Sweep:
         """Times of forms of one kernel, by successive halving: compiled side by side first, then
         called in one process."""
+        import torch
+
         self._prepare()
         forms = compiled_forms(subjects, self._scratch, self._compilers)
         with self._lane.held(work="tuning"):
             true = self._true_sets()
             try:
                 return self._visit.sweep(forms, self._true, true, self.open_process, self._mend)
+            except torch.OutOfMemoryError as error:
+                reason = f"leaves no GPU memory to check results with: {error}".splitlines()[0]
+                return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
             finally:
                 self._visit.restore()
                 self._mend()

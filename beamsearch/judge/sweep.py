@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Subject, Sweep
 from beamsearch.judge.ahead import Compilers
 from beamsearch.judge.processes import CandidateProcess
@@ -91,16 +89,15 @@ class Sweeper:
         self._failed = dict(forms.failed)
 
     def run(self) -> Sweep:
-        """Both rungs. The first form, the kernel as it is, is in each."""
+        """Both rungs. The first form, the kernel as it is, is in each; where it cannot be timed
+        again, none has anything to beat."""
         try:
             left = list(self._forms.paths)
             for name in left:
                 self._try(name, FIRST_CALLS)
-            if not left or left[0] not in self._times:
-                why = self._failed.get(left[0], "") if left else "nothing compiles"
-                raise KernelError(f"the kernel to tune cannot be timed: {why}")
-            fastest = sorted(self._times, key=lambda name: self._times[name][-1])
-            left = list(dict.fromkeys([left[0], *fastest[: max(2, len(fastest) // KEPT)]]))
+            timed = [name for name in left if name not in self._failed]
+            timed.sort(key=lambda name: self._times[name][-1])
+            left = list(dict.fromkeys([*left[:1], *timed[: max(2, len(timed) // KEPT)]]))
             turns: dict[str, list[float]] = {}
             for order in (left, left[::-1]):  # whatever drifts, drifts for all
                 for name in order:
@@ -111,9 +108,8 @@ class Sweeper:
                 self._times[name].append(statistics.median(medians))
         finally:
             self._drop()
-        for name in self._failed:
-            self._times.pop(name, None)
-        return Sweep(times_ms=self._times, failed=self._failed)
+        times = {name: ms for name, ms in self._times.items() if name not in self._failed}
+        return Sweep(times_ms=times, failed=self._failed)
 
     def _try(self, name: str, calls: int) -> None:
         """One turn of a form; its process goes with one that fails."""
@@ -147,5 +143,4 @@ class Sweeper:
     def _drop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            with suppress(Rejected):
-                process.end()
+            process.end()
