@@ -7,6 +7,7 @@ problem's own inputs from a public seed.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -44,9 +45,13 @@ def main(spec_file: str) -> None:
 
 def _my_turn(ready: Path, go: Path) -> bool:
     """Say that the GPU is wanted (see `profiling.ncu.Turn`); whether it was given."""
+    pipe = os.open(go, os.O_RDONLY | os.O_NONBLOCK)  # opening waits for nobody, reading does
+    os.set_blocking(pipe, True)
     ready.touch()
-    with go.open("rb", buffering=0) as pipe:
-        return bool(pipe.read(1))
+    try:
+        return bool(os.read(pipe, 1))  # nothing where whoever wanted it is gone
+    finally:
+        os.close(pipe)
 
 
 if __name__ == "__main__":
