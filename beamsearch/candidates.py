@@ -16,7 +16,7 @@ from beamsearch.records.verdict import Outcome, Stage, Verdict, same_code
 from beamsearch.search import Assignment
 
 if TYPE_CHECKING:
-    from beamsearch.worker import Shared
+    from beamsearch.shared import Shared
 
 NOT_REPAIRED = (Outcome.CORRECT, Outcome.NO_CODE, Outcome.DUPLICATE)
 """Nothing is wrong with it, there is nothing to repair, or its twin was repaired before."""

@@ -31,7 +31,7 @@ Exit codes:
   2    what was asked cannot be done as asked: a name, a value, a file, a folder
   3    this needs an NVIDIA GPU and there is none
   4    the model endpoint refused or cannot be reached
-  5    waits for answers to requests.jsonl, or for a GPU elsewhere; `resume` goes on
+  5    waits for answers to requests.jsonl, a GPU elsewhere, or a larger limit; `resume` goes on
   130  stopped cleanly (Ctrl-C); `resume` goes on
 """
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from beamsearch.answers import Answers
 from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Executor, JudgeJob, Judgement, Subject
 from beamsearch.proposer.prompts import reask, render
 from beamsearch.proposer.questions import FirstQuestion, Proposer
 from beamsearch.proposer.replies import UnreadableReply, read_variants
-from beamsearch.records.call import Call
-from beamsearch.records.trace import Trace, recorded, write_record, write_text
+from beamsearch.records.trace import Trace, recorded
 
 TRIES = 4
 """One answer, and as many corrected ones as turn nearly every failure right elsewhere."""
@@ -28,28 +27,11 @@ def write_first(
     """The source of a first kernel that is correct; prompts, replies and verdicts stand with
     worker 0 of round 0. Raises KernelError where no answer is correct, and what asking raises."""
     folder = trace.worker(0, 0)
+    answers = Answers(trace, folder, proposer, check_stop)
     prompt, problem = render(question), ""
     for attempt in range(TRIES):
         suffix = "" if attempt == 0 else f"_{attempt + 1}"
-        reply_file = folder / f"first_reply{suffix}.txt"
-        if not reply_file.is_file():
-            prompt_file = folder / f"first_prompt{suffix}.txt"
-            write_text(prompt_file, prompt)
-            reply = proposer.answer(question, prompt)
-            check_stop()
-            call = Call(
-                round=0,
-                worker=0,
-                purpose=question.purpose,
-                attempt=attempt,
-                prompt_file=trace.relative(prompt_file),
-                reply_file=trace.relative(reply_file),
-                prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
-                **reply.model_dump(exclude={"text"}),
-            )
-            write_record(folder / "calls" / f"first_reply{suffix}.json", call)
-            write_text(reply_file, reply.text)
-        text = reply_file.read_text()
+        text = answers.get(question, prompt, attempt, ("first_prompt", "first_reply"))
         source, problem = _first_correct(text, folder, f"first{suffix}", executor, check_stop)
         if source is not None:
             return source

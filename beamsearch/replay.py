@@ -1,4 +1,4 @@
-"""A recorded run run again with its own replies, and what came out differently."""
+"""A recorded run done again with its own replies, and what came out differently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from beamsearch.run import run
 if TYPE_CHECKING:
     from beamsearch.display import Observer
 
-from beamsearch.llm.replay import recorded_calls, ticket_of
+from beamsearch.llm.replay import recorded_calls
 from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.record import Record
@@ -46,32 +46,40 @@ class Comparison(Record):
 def replay(recorded: Path, folder: Path, *, observer: Observer) -> RunRecord:
     """Run a recorded run again in another folder, with its replies, on what this machine has.
 
-    Without a GPU, times are modelled for the recorded one. Raises what `run` raises.
+    Without a GPU, times are modelled for the recorded one. A first kernel that a model wrote is
+    written again. Raises what `run` raises.
     """
     there = Trace(recorded)
     record = there.run_record()
     if folder.resolve() == recorded.resolve():
         raise UsageError(f"{folder} is the recorded run itself; give another --output")
     problem = replace(read_problem(there.problem_file), name=record.problem)
-    rounds = max(1, len(there.completed_rounds()) - 1)
-    changed = {"llm": f"replay:{recorded.resolve()}", "rounds": rounds, "device": None}
+    changed = {"llm": f"replay:{recorded.resolve()}", "rounds": _rounds(there), "device": None}
     changed |= dict.fromkeys(("time_limit_s", "max_cost", "max_tokens", "max_calls"))
     changed["prices"] = str(there.prices_file.resolve()) if there.prices_file.is_file() else None
     if record.environment.gpu is not None:
         changed["target"] = record.environment.target
     settings = record.settings.model_copy(update=changed)
+    if any(call.round == 0 for call in recorded_calls(there)) or not there.input_file.is_file():
+        problem = replace(problem, path=Trace(folder).problem_file)  # beside no kernel
+        return run(problem, settings, folder, kernel=None, observer=observer)
     return run(problem, settings, folder, kernel=there.input_file, observer=observer)
+
+
+def _rounds(recorded: Trace) -> int:
+    """The last round that a replay takes: the last completed one; the first at least."""
+    return max(1, len(recorded.completed_rounds()) - 1)
 
 
 def compare(recorded: Trace, now: Trace) -> Comparison:
     """What the replay did otherwise, in the order of the run."""
-    left, right = _calls(recorded), _calls(now)
+    last = _rounds(recorded)
+    left, right = _calls(recorded, last), _calls(now, last)
     found = [
-        Difference(what="prompt", where=_called(right[key]), recorded=a, now=b)
-        for key in left.keys() & right.keys()
-        if (a := left[key].prompt_sha256[:12]) != (b := right[key].prompt_sha256[:12])
+        Difference(what="prompt", where=where, recorded=a, now=b)
+        for where in sorted(left.keys() | right.keys())
+        if (a := left.get(where, "not asked")) != (b := right.get(where, "not asked"))
     ]
-    found.sort(key=lambda item: item.where)
     before, after = _candidates(recorded), _candidates(now)
     for name in [*before, *(name for name in after if name not in before)]:
         found += _candidate_differences(recorded, before.get(name), now, after.get(name))
@@ -93,8 +101,10 @@ def compare(recorded: Trace, now: Trace) -> Comparison:
     )
 
 
-def _calls(trace: Trace) -> dict[object, Call]:
-    return {ticket_of(call).key: call for call in recorded_calls(trace)}
+def _calls(trace: Trace, last: int) -> dict[str, str]:
+    """Each call up to a round, and the hash of its prompt."""
+    calls = [call for call in recorded_calls(trace) if call.round <= last]
+    return {_called(call): call.prompt_sha256[:12] for call in calls}
 
 
 def _called(call: Call) -> str:

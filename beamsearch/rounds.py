@@ -18,6 +18,7 @@ from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.search import Plan, deal, is_win, stop_reason, survivors
+from beamsearch.shared import RoundView, Shared
 from beamsearch.summary import (
     absent_files,
     comparable_times,
@@ -27,7 +28,7 @@ from beamsearch.summary import (
     round_results,
 )
 from beamsearch.tuning import tunings
-from beamsearch.worker import RoundView, Shared, Worker, reflections
+from beamsearch.worker import Worker, reflections
 
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""
@@ -145,7 +146,7 @@ class Rounds:
                 self.shared.stop.set()
                 give_up = time.monotonic() + STOP_GRACE_S
             if give_up is not None and time.monotonic() > give_up:
-                break  # what still waits for a model or a kernel is abandoned; it writes nothing
+                break  # what still waits for a model or a kernel is abandoned, to be done again
         if self.interrupted.is_set():
             raise Stopped("stopping")
         if out_of_time and (errors or give_up):
@@ -167,7 +168,8 @@ class Rounds:
                 return str(error)
             if isinstance(error, Stopped):
                 raise error
-        if errors and len(errors) == len(workers):
+        replays = self.shared.settings.replays is not None  # what was not recorded never will be
+        if errors and len(errors) == len(workers) and not replays:
             raise errors[0][1]  # nobody is answered: going on would only burn rounds
         for worker, error in errors:
             worker.give_up(str(error))

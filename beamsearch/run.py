@@ -6,70 +6,44 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from beamsearch.baseline import measure_baselines
-from beamsearch.candidates import source_fingerprint
+from beamsearch.confirmation import confirm
 from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
-from beamsearch.errors import (
-    BeamsearchError,
-    KernelError,
-    Stopped,
-    Unanswered,
-    UsageError,
-    Waiting,
-)
+from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
 from beamsearch.executor.elsewhere import Elsewhere
-from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.executor.usage import Usage
-from beamsearch.first_kernel import write_first
-from beamsearch.floor import beaten_floor, measure_floor
+from beamsearch.first_round import FirstRound
+from beamsearch.floor import beaten_floor
 from beamsearch.hold import folder_lock, stop_on_signal
 from beamsearch.kernel import read_kernel
-from beamsearch.ledger import keep_prices, other_prompts, save_ledger
+from beamsearch.ledger import keep_prices, other_prompts
+from beamsearch.llm.endpoint import BASE_URL, KEY, endpoint_configured, read_env
 from beamsearch.problem import Problem, least_work, read_problem
+from beamsearch.progress import Progress
 from beamsearch.proposer.card import make_card
-from beamsearch.proposer.choose import make_mailbox, make_proposer
-from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
-from beamsearch.records.candidate import Candidate
-from beamsearch.records.measurement import Measurement
-from beamsearch.records.round import RoundRecord
-from beamsearch.records.run import Baselines, Confirmation, Environment, RunRecord
-from beamsearch.records.trace import (
-    Trace,
-    kept_secret,
-    read_record,
-    recorded,
-    write_record,
-    write_text,
-)
-from beamsearch.records.usage import LaneUse
-from beamsearch.rounds import Rounds, hand_over
+from beamsearch.proposer.choose import decided, make_mailbox, make_proposer
+from beamsearch.records.run import Baselines, Environment, RunRecord
+from beamsearch.records.trace import Trace, kept_secret, write_text
+from beamsearch.rounds import Rounds
 from beamsearch.settings import Settings, differences
+from beamsearch.shared import Shared
 from beamsearch.standalone import standalone
-from beamsearch.summary import (
-    clear_scratch,
-    comparable_times,
-    results_tsv,
-    summarise,
-    totals,
-)
+from beamsearch.summary import clear_scratch
 from beamsearch.winner import choose_winner
-from beamsearch.worker import Shared
 
 if TYPE_CHECKING:
     from beamsearch.display import Observer
+    from beamsearch.executor.jobs import Executor
     from beamsearch.llm.batch import Mailbox
+    from beamsearch.proposer.questions import Proposer
     from profiling.gpus import Gpu
-
-INPUT = "r0-s0"
-"""Name of the input kernel."""
 
 
 def run(
@@ -84,16 +58,21 @@ def run(
 
     Raises UsageError where the folder holds something else, KernelError where the input kernel does
     not compute the problem, EndpointError where nobody can be asked, Stopped after an interrupt.
+    `llm = auto` is decided here, once: a run that goes on is thought for by who began it.
     """
     problem = problem.with_dtype(settings.dtype)
     path = kernel or problem.input_kernel
     trace = Trace(folder)
     source = trace.first_source() if path is None else read_kernel(path)
     if trace.run_file.is_file():
-        _same_run(trace, problem, settings, source)
-    elif folder.exists() and any(folder.iterdir()):
+        if settings.llm == "auto":
+            settings = settings.model_copy(update={"llm": _who_goes_on(trace.run_record())})
+    elif not trace.barely_begun():
         raise UsageError(f"{folder} is not empty and holds no run; give another --output")
-    return _Run(trace, problem, settings, source, observer).go()
+    settings = decided(settings)
+    return _Run(trace, problem, settings, source, observer).go(
+        lambda: _same_run(trace, problem, settings, source)
+    )
 
 
 def resume(
@@ -103,37 +82,63 @@ def resume(
     limits: Mapping[str, int | float | None] | None = None,
 ) -> RunRecord:
     """Go on with a run from what is on disk, with its own settings; `limits` (`settings.LIMITS`)
-    may grow."""
+    may grow. Raises what `run` raises."""
     trace = Trace(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     given = {name: value for name, value in (limits or {}).items() if value is not None}
+    asked = record.settings.model_dump() | {"llm": _who_goes_on(record)} | given
     try:
-        settings = Settings.model_validate(record.settings.model_dump() | given)
+        settings = Settings.model_validate(asked)
     except ValidationError as error:
         wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
         raise UsageError(f"these limits cannot be: {wrong}") from error
     problem = problem.with_dtype(settings.dtype)
     source = trace.first_source()
-    return _Run(trace, problem, settings, source, observer).go()
+    return _Run(trace, problem, settings, source, observer).go(lambda: None)
+
+
+def _who(record: RunRecord) -> str:
+    """`llm` of a run that was begun; records of old runs may not have it decided."""
+    if record.settings.llm != "auto":
+        return record.settings.llm
+    return "playbook" if record.who_thinks == "playbook" else "openai"
+
+
+def _who_goes_on(record: RunRecord) -> str:
+    """`llm` of a run that is to go on here. Raises EndpointError where it cannot."""
+    llm = _who(record)
+    if llm == "openai" and not endpoint_configured(read_env()):
+        raise EndpointError(
+            f"{record.who_thinks} thinks in this run, and no model endpoint is configured here: "
+            f"set {KEY} (in the environment or in .env), or {BASE_URL} for an endpoint that asks "
+            "for no key; without a model, start a run in another folder with --llm playbook"
+        )
+    return llm
 
 
 def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -> None:
-    """Raise UsageError where the folder's run is another one, naming the difference."""
+    """Raise UsageError where the folder's run is another one, naming the difference; one that has
+    nothing yet which took long or was paid for is removed. To be called with the folder's lock."""
+    if not trace.run_file.is_file():
+        return
     there = trace.run_record()
-    different = differences(there.settings, settings)
+    settings_there = there.settings.model_copy(update={"llm": _who(there)})
+    different = differences(settings_there, settings)
     if there.problem != problem.name or trace.problem_file.read_text() != problem.source:
         different.insert(0, f"problem: {there.problem} there, {problem.name} asked")
     if trace.first_source() != source:
         different.append("kernel: another input kernel there")
-    if different and not trace.completed_rounds():
-        shutil.rmtree(trace.rounds_folder, ignore_errors=True)  # nothing that was paid for is there
-        trace.run_file.unlink()
-    elif different:
+    if not different:
+        return
+    kept = ["completed rounds"] if trace.completed_rounds() else trace.paid_for()
+    if kept:
         raise UsageError(
-            f"{trace.folder} holds a run with other settings ({'; '.join(different)}); "
-            "give another --output, or the same settings to go on with it"
+            f"{trace.folder} holds a run with other settings ({'; '.join(different)}), and "
+            f"{kept[0]} of it; give another --output, or the same settings to go on with it"
         )
+    shutil.rmtree(trace.rounds_folder, ignore_errors=True)
+    trace.run_file.unlink()
 
 
 class _Run:
@@ -154,12 +159,11 @@ class _Run:
         self.observer = observer
         self.stop = threading.Event()
         self.started = time.monotonic()
-        self.earlier_s = 0.0
         self.usage = Usage()
-        self.earlier_use = LaneUse()
 
-    def go(self) -> RunRecord:
-        """From wherever it is to the end."""
+    def go(self, check: Callable[[], None]) -> RunRecord:
+        """From wherever it is to the end; `check` is called first of all that needs the folder
+        locked."""
         device = pick_device(self.settings.device)
         gpu = gpu_facts(device, self.settings.target)
         environment = describe(device, self.settings.target)
@@ -171,62 +175,83 @@ class _Run:
                 "or let a model write it (OPENAI_API_KEY)"
             )
         with folder_lock(self.trace.folder):
+            check()
             self._check_machine(environment)
             self.trace.sweep()
             write_text(self.trace.problem_file, self.problem.source)
             if self.source:
                 write_text(self.trace.input_file, self.source)
             keep_prices(self.trace, self.settings.prices)
-            self.record = self._open(environment, proposer.name)
-            self.observer.run_started(self.record, self.trace.folder)
+            self.progress = self._open(environment, proposer.name)
+            self.observer.run_started(self.progress.record, self.trace.folder)
             for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
                 self.observer.note(warning)
             executor = self._executor(gpu, device)
             with stop_on_signal(self.stop):
                 try:
-                    if not self.source:
-                        self._update(floor=measure_floor(self.problem, gpu, device))
-                        self._write_first(executor, proposer, mailbox)
-                    self._first_round(executor, gpu, device)
-                    if (walls := executor.walls()).startswith("missing"):
-                        self.observer.note(walls)
-                    shared = Shared(
-                        trace=self.trace,
-                        card=self._card(),
-                        settings=self.settings,
-                        executor=executor,
-                        proposer=proposer,
-                        floor=self.record.floor,
-                        observer=self.observer,
-                        stop=threading.Event(),
-                    )
-                    reason = Rounds(shared, self._left_s, self.stop, self._save, mailbox).run()
-                    if mailbox is not None:
-                        mailbox.close()
-                    return self._finish(executor, reason)
+                    return self._search(executor, proposer, mailbox, gpu, device)
                 except Waiting as error:
-                    self._save(status="stopped", stop_reason=str(error))
+                    self.progress.save(status="stopped", stop_reason=str(error))
                     raise Waiting(
                         f"{error}; then: python -m beamsearch resume {self.trace.folder}"
                     ) from error
                 except (Stopped, KeyboardInterrupt) as error:
-                    self._save(status="stopped", stop_reason="interrupted")
+                    self.progress.save(status="stopped", stop_reason="interrupted")
                     raise Stopped(
                         f"stopped; go on with: python -m beamsearch resume {self.trace.folder}"
                     ) from error
                 except BeamsearchError as error:
-                    self._save(status="stopped", stop_reason=str(error))
+                    self.progress.save(status="stopped", stop_reason=str(error))
                     raise
                 finally:
                     self.stop.set()
                     executor.close()
                     clear_scratch(self.trace)
 
-    # -- opening
+    def _search(
+        self,
+        executor: Executor,
+        proposer: Proposer,
+        mailbox: Mailbox | None,
+        gpu: Gpu,
+        device: int | None,
+    ) -> RunRecord:
+        """Round 0, the rounds of the search, and the end."""
+        made_with = self.progress.record.environment
+        card = make_card(self.problem, made_with.torch, made_with.triton)
+        first = FirstRound(
+            trace=self.trace,
+            problem=self.problem,
+            executor=executor,
+            progress=self.progress,
+            observer=self.observer,
+            gpu=gpu,
+            device=device,
+            stop=self.stop,
+        )
+        source = self.source or first.write_kernel(card, proposer, mailbox)
+        first.run(source)
+        if (walls := executor.walls()).startswith("missing"):
+            self.observer.note(walls)
+        shared = Shared(
+            trace=self.trace,
+            card=card,
+            settings=self.settings,
+            executor=executor,
+            proposer=proposer,
+            floor=self.progress.record.floor,
+            observer=self.observer,
+            stop=threading.Event(),
+        )
+        left_s, save = self.progress.left_s, self.progress.save
+        reason = Rounds(shared, left_s, self.stop, save, mailbox).run()
+        if mailbox is not None:
+            mailbox.close()
+        return self._finish(executor, source, reason)
 
     def _executor(self, gpu: Gpu, device: int | None) -> LocalExecutor | Elsewhere:
         """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
-        there = self.record.environment.gpu
+        there = self.progress.record.environment.gpu
         if there is not None and device is None:
             return Elsewhere(there)
         return LocalExecutor(
@@ -260,11 +285,10 @@ class _Run:
                 "go on with it on a machine of the same kind, or start a run in another folder"
             )
 
-    def _open(self, environment: Environment, who_thinks: str) -> RunRecord:
+    def _open(self, environment: Environment, who_thinks: str) -> Progress:
+        """The record that is there, running again, or a new one."""
         if self.trace.run_file.is_file():
             record = self.trace.run_record()
-            self.earlier_s = record.totals.seconds
-            self.earlier_use = record.totals.lane or LaneUse()
             record = record.model_copy(update={"settings": self.settings, "status": "running"})
         else:
             record = RunRecord(
@@ -277,175 +301,31 @@ class _Run:
                 baselines=Baselines(),
                 notes=_notes(environment),
             )
-        write_record(self.trace.run_file, record)
-        return record
+        return Progress(self.trace, record, self.started, self.usage)
 
-    def _card(self) -> ProblemCard:
-        made_with = self.record.environment
-        return make_card(self.problem, made_with.torch, made_with.triton)
-
-    def _first_round(self, executor: Executor, gpu: Gpu, device: int | None) -> None:
-        """Round 0: the input kernel verified before anything is spent, floor and baselines."""
-        folder = self.trace.round(0)
-        self.observer.worker(0, "verifying the input kernel")
-        resumed = (folder / f"{INPUT}.json").is_file()
-        first = recorded(folder / f"{INPUT}.json", Candidate, lambda: self._judge_input(executor))
-        if not first.verdict.correct:
-            self.trace.round(0).joinpath(f"{INPUT}.json").unlink()
-            raise KernelError(
-                f"the input kernel does not compute {self.problem.name}: "
-                f"{first.verdict.outcome.value} at {first.verdict.stage}: {first.verdict.reason}"
-            )
-        assert first.measurement is not None
-        here = resumed and not isinstance(executor, Elsewhere)
-        self._anchor(first.measurement, executor if here else None)
-        self._update(
-            floor=self.record.floor or measure_floor(self.problem, gpu, device, self.usage)
-        )
-        self.observer.worker(0, "measuring the baselines")
-        baselines = recorded(
-            folder / "baselines.json",
-            Baselines,
-            lambda: measure_baselines(executor, self.source, problem=self.problem, device=device),
-        )
-        self._update(baselines=baselines)
-        done = RoundRecord(
-            round=0, candidates=[first], best=INPUT, beam=[INPUT], running_best=INPUT
-        )
-        recorded(folder / "round.json", RoundRecord, lambda: done)
-        self.observer.round_ended(done, self._save())
-
-    def _write_first(self, executor: Executor, proposer: Proposer, mailbox: Mailbox | None) -> None:
-        """A first kernel from the model, where none came with the problem."""
-        self.observer.worker(0, "asking for a first kernel")
-
-        def check_stop() -> None:
-            if self.stop.is_set():
-                raise Stopped("stopping")
-
-        question = FirstQuestion(problem=self._card(), gpu=executor.gpu, floor=self.record.floor)
-        try:
-            self.source = write_first(self.trace, question, proposer, executor, check_stop)
-        except Unanswered as error:
-            if mailbox is None:
-                raise
-            raise hand_over(mailbox) from error
-        write_text(self.trace.input_file, self.source)
-
-    def _judge_input(self, executor: Executor) -> Candidate:
-        path = self.trace.round(0) / f"{INPUT}.py"
-        write_text(path, self.source)
-        judged = executor.run(JudgeJob(subject=Subject(name=INPUT, source=self.source)))
-        if self.stop.is_set():
-            raise Stopped("stopping")
-        return Candidate(
-            name=INPUT,
-            round=0,
-            description="the input kernel",
-            author="input",
-            kernel_file=self.trace.relative(path),
-            fingerprint=source_fingerprint(self.source),
-            verdict=judged.verdict,
-            measurement=judged.measurement,
-        )
-
-    def _anchor(self, first: Measurement, executor: Executor | None) -> None:
-        """The input kernel's time in this visit: what other times of the visit are divided by.
-
-        Where the run is resumed it is timed again with the executor, which has its own visit.
-        """
-        if first.visit is None:
-            return
-        recorded(self.trace.visit(first.visit), Measurement, lambda: first)
-        if executor is None or not executor.measures:
-            return
-        subject = Subject(name=INPUT, source=self.source)
-        again = executor.run(CompareJob(subjects=[subject])).measurements.get(INPUT)
-        if again is not None and again.visit is not None:
-            recorded(self.trace.visit(again.visit), Measurement, lambda: again)
-
-    def _left_s(self) -> float | None:
-        if self.settings.time_limit_s is None:
-            return None
-        return self.settings.time_limit_s - self.earlier_s - (time.monotonic() - self.started)
-
-    # -- the end
-
-    def _finish(self, executor: Executor, reason: str) -> RunRecord:
-        """The winner confirmed beside the baselines, and written as a file of its own."""
+    def _finish(self, executor: Executor, source: str, reason: str) -> RunRecord:
+        """The winner chosen, confirmed beside the baselines, and written as a file of its own."""
+        progress = self.progress
         self.observer.worker(0, "looking closer at the winner")
         best, notes = choose_winner(self.trace, executor, self.stop)
-        source = (self.trace.folder / (best.kernel_file or "")).read_text()
+        before = progress.record.notes
         notes += other_prompts(self.trace)
-        notes = [*self.record.notes, *(note for note in notes if note not in self.record.notes)]
-        self._update(notes=notes)
+        progress.update(notes=[*before, *(note for note in notes if note not in before)])
         confirmation = None
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
-            confirmation = self._confirmation(executor, best, source)
-            assert self.record.floor is not None
+            confirmation = confirm(self.trace, executor, best, source, self.stop)
+            assert progress.record.floor is not None
             device = pick_device(self.settings.device)
-            floor = beaten_floor(self.problem, self.record.floor, confirmation.winner, device)
-            self._update(floor=floor)
-        self._save(status="finished", stop_reason=reason, confirmation=confirmation, best=best.name)
-        write_text(self.trace.best_kernel_file, standalone(self.problem, source, best))
-        self.observer.run_ended(self.record, self.trace.folder)
-        return self.record
-
-    def _confirmation(self, executor: Executor, best: Candidate, source: str) -> Confirmation:
-        path = self.trace.confirmation_file
-        if path.is_file() and read_record(path, Confirmation).name == best.name:
-            return read_record(path, Confirmation)
-        subjects = [
-            Subject(name="winner", source=source),
-            Subject(name="input", source=self.source),
-            Subject(name="eager", kind="eager"),
-            Subject(name="compile", kind="compile"),
-            Subject(name="max_autotune", kind="max_autotune"),
-        ]
-        comparison = executor.run(CompareJob(subjects=subjects))
-        if self.stop.is_set():
-            raise Stopped("stopping")
-        measured = comparison.measurements
-        for name in ("winner", "input"):
-            if name not in measured:
-                raise BeamsearchError(
-                    f"the {name} kernel could not be timed again: {comparison.failed.get(name)}"
-                )
-        baselines = Baselines(
-            eager=measured.get("eager"),
-            compile=measured.get("compile"),
-            max_autotune=measured.get("max_autotune"),
-            anchor=measured["input"],
-            absent=comparison.failed,
+            floor = beaten_floor(self.problem, progress.record.floor, confirmation.winner, device)
+            progress.update(floor=floor)
+        record = progress.save(
+            status="finished", stop_reason=reason, confirmation=confirmation, best=best.name
         )
-        record = Confirmation(
-            name=best.name, winner=measured["winner"], input=measured["input"], baselines=baselines
-        )
-        write_record(path, record)
+        won = (self.trace.folder / (best.kernel_file or "")).read_text()
+        write_text(self.trace.best_kernel_file, standalone(self.problem, won, best))
+        self.observer.run_ended(record, self.trace.folder)
         return record
-
-    # -- saving
-
-    def _update(self, **fields: object) -> None:
-        self.record = self.record.model_copy(update=fields)
-
-    def _save(self, **fields: object) -> RunRecord:
-        """`run.json` and `results.tsv`, rebuilt from the records."""
-        done = self.trace.completed_rounds()
-        if done:
-            everyone = [c for record in done for c in record.candidates]
-            times = comparable_times(self.trace, everyone)
-            rounds, best = summarise(done, times)
-            seconds = self.earlier_s + time.monotonic() - self.started
-            use = self.earlier_use.plus(self.usage.so_far())
-            sums = totals(self.trace, done, seconds, use)
-            fields = {"rounds": rounds, "best": best, "totals": sums} | fields
-            write_text(self.trace.results_file, results_tsv(everyone, times))
-            save_ledger(self.trace, self.settings.prices)
-        self._update(**fields)
-        write_record(self.trace.run_file, self.record)
-        return self.record
 
 
 def _notes(environment: Environment) -> list[str]:

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from beamsearch.answers import Answers
 from beamsearch.candidates import Candidates, Made, names_of
-from beamsearch.errors import Stopped
-from beamsearch.executor.jobs import Executor, ProfileJob, Subject
 from beamsearch.proposer.prompts import reask, render
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
-    Memory,
-    ProblemCard,
-    Proposer,
     Question,
     Reflection,
     ReflectionQuestion,
@@ -27,7 +20,6 @@ from beamsearch.proposer.questions import (
     Trial,
     Variant,
     VariantsQuestion,
-    subject,
 )
 from beamsearch.proposer.replies import (
     UnreadableReply,
@@ -39,97 +31,19 @@ from beamsearch.proposer.replies import (
 from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.round import BenchmarkResults, Result
-from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
+from beamsearch.records.trace import Trace, read_record, write_record, write_text
 from beamsearch.repairs import Repairs
 from beamsearch.reviews import believed, pays, score
 from beamsearch.search import Assignment, worker_seed
-from beamsearch.settings import Settings
+from beamsearch.shared import RoundView, Shared
 from beamsearch.tuning import Tuner
-from profiling.findings import find
 from profiling.hotspots import annotate
-from profiling.profile import Finding, Floor, Profile
-
-if TYPE_CHECKING:
-    from beamsearch.display import Observer
 
 T = TypeVar("T")
 ATTEMPTS = 2
 """A reply that cannot be read is asked for once more, with what was wrong with it."""
-
-
-class OncePerKey:
-    """Runs a function once for a key, whichever thread comes first; the others get its result."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
-        self._results: dict[str, object] = {}
-
-    def get(self, key: str, make: Callable[[], T]) -> T:
-        """The result for a key. What `make` raises is raised, and the next caller tries again."""
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            if key not in self._results:
-                self._results[key] = make()
-            return self._results[key]  # type: ignore[return-value]
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What every worker of a run shares."""
-
-    trace: Trace
-    card: ProblemCard
-    settings: Settings
-    executor: Executor
-    proposer: Proposer
-    floor: Floor | None
-    observer: Observer
-    stop: threading.Event
-    profiles: OncePerKey = field(default_factory=OncePerKey)
-    judgements: OncePerKey = field(default_factory=OncePerKey)
-
-    def check_stop(self) -> None:
-        """Raise Stopped where the run is being stopped: called before a result is written."""
-        if self.stop.is_set():
-            raise Stopped("stopping")
-
-    def source(self, candidate: Candidate) -> str:
-        """Source of a candidate that has one."""
-        assert candidate.kernel_file is not None
-        return (self.trace.folder / candidate.kernel_file).read_text()
-
-    def profile(self, candidate: Candidate) -> Profile:
-        """The candidate's profile, taken once and kept."""
-
-        def take() -> Profile:
-            job = ProfileJob(subject=Subject(name=candidate.name, source=self.source(candidate)))
-            profile = self.executor.run(job)
-            self.check_stop()
-            return profile
-
-        path = self.trace.profile(candidate.name)
-        return self.profiles.get(candidate.name, lambda: recorded(path, Profile, take))
-
-    def findings(self, candidate: Candidate) -> list[Finding]:
-        """What the candidate's profile means."""
-        time = candidate.measurement.time_ms if candidate.measurement else None
-        return find(self.profile(candidate), self.floor, time)
-
-
-@dataclass(frozen=True)
-class RoundView:
-    """What a worker may see of the run: completed rounds, nothing of who finished first."""
-
-    number: int
-    candidates: Mapping[str, Candidate]
-    """Every candidate of completed rounds by name."""
-    times: Mapping[str, float]
-    """Comparable times of the correct ones."""
-    memory: Memory
-    seen: Mapping[str, str]
-    """Fingerprint, of source or compiled code -> name of the candidate that had it first."""
+RESULTS = "benchmark_results.json"
+"""Written last: where it stands, the worker is done, also where it had to give up."""
 
 
 class Worker:
@@ -141,10 +55,16 @@ class Worker:
         self.assignment = assignment
         self.parent = view.candidates[assignment.parent]
         self.folder = shared.trace.worker(view.number, assignment.worker)
+        self.answers = Answers(shared.trace, self.folder, shared.proposer, shared.check_stop)
         self.candidates = Candidates(shared, view.number, assignment, self.folder)
 
     def run(self) -> None:
         """The whole way. Raises Stopped or BeamsearchError; a bad reply or kernel is a verdict."""
+        if (self.folder / RESULTS).is_file():
+            for candidate in self._judged():
+                self.shared.observer.candidate(candidate)
+            self.doing("done")
+            return
         situation = self._situation()
         diagnosis = self._diagnose(situation)
         variants, problem = self._propose(situation, diagnosis)
@@ -175,11 +95,14 @@ class Worker:
 
     def give_up(self, reason: str) -> None:
         """End the round here, with the kernels judged so far, where a model gives no answer."""
-        judged = [read_record(path, Candidate) for path in sorted(self.folder.glob("r*-v*.json"))]
+        judged = self._judged()
         if not judged:
             name = f"r{self.view.number}-w{self.assignment.worker}-v0"
             judged = [self.candidates.no_code(name, self.author("opt_reply"), reason)]
         self._results(judged)
+
+    def _judged(self) -> list[Candidate]:
+        return [read_record(path, Candidate) for path in sorted(self.folder.glob("r*-v*.json"))]
 
     def doing(self, what: str) -> None:
         self.shared.check_stop()
@@ -230,10 +153,7 @@ class Worker:
         self.doing(f"writing variants of {self.parent.name}: {self.assignment.direction}")
         count = self.shared.settings.variants
         question = VariantsQuestion(
-            **dict(situation),
-            diagnosis=diagnosis,
-            variants=count,
-            seen=sorted(self.view.seen),
+            **dict(situation), diagnosis=diagnosis, variants=count, seen=sorted(self.view.seen)
         )
         base = situation.parent_source
         variants, problem = self.ask(
@@ -247,41 +167,14 @@ class Worker:
         """What a reply says, or None and why it cannot be read, after one more attempt."""
         prompt, problem = render(question), ""
         for attempt in range(ATTEMPTS):
-            suffix = "" if attempt == 0 else f"_{attempt + 1}"
-            text = self._reply(question, prompt, attempt, prompt_stem + suffix, reply_stem + suffix)
+            with self.shared.executor.usage.waiting("model"):
+                text = self.answers.get(question, prompt, attempt, (prompt_stem, reply_stem))
             try:
                 return read(text), ""
             except UnreadableReply as error:
                 problem = str(error)
                 prompt = reask(prompt, text, problem)
         return None, problem
-
-    def _reply(
-        self, question: Question, prompt: str, attempt: int, prompt_stem: str, reply_stem: str
-    ) -> str:
-        """The recorded reply, or a new one. The reply's text is written last: it is the mark."""
-        reply_file = self.folder / f"{reply_stem}.txt"
-        if reply_file.is_file():
-            return reply_file.read_text()
-        prompt_file = self.folder / f"{prompt_stem}.txt"
-        write_text(prompt_file, prompt)
-        with self.shared.executor.usage.waiting("model"):
-            reply = self.shared.proposer.answer(question, prompt)
-        self.shared.check_stop()
-        call = Call(
-            round=self.view.number,
-            worker=self.assignment.worker,
-            purpose=question.purpose,
-            attempt=attempt,
-            subject=subject(question),
-            prompt_file=self.shared.trace.relative(prompt_file),
-            reply_file=self.shared.trace.relative(reply_file),
-            prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
-            **reply.model_dump(exclude={"text"}),
-        )
-        write_record(self.folder / "calls" / f"{reply_stem}.json", call)
-        write_text(reply_file, reply.text)
-        return reply.text
 
     def trial(self, situation: Situation, candidate: Candidate) -> Trial:
         """A candidate with its diff against the kernel it was made from."""
@@ -354,7 +247,7 @@ class Worker:
             parent_time=self.parent.measurement,
             results=[self._result(candidate) for candidate in candidates],
         )
-        write_record(self.folder / "benchmark_results.json", results)
+        write_record(self.folder / RESULTS, results)
 
     def _result(self, candidate: Candidate) -> Result:
         parent, own = self.parent.measurement, candidate.measurement

@@ -13,7 +13,7 @@ from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Outcome, Stage, Verdict
 from beamsearch.search import Assignment
-from beamsearch.worker import Shared
+from beamsearch.shared import Shared
 
 SOURCE = '''
 """Docs."""

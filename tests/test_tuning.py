@@ -19,9 +19,10 @@ from beamsearch.records.tuning import Tuning
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.search import Assignment
 from beamsearch.settings import Settings
+from beamsearch.shared import RoundView, Shared
 from beamsearch.summary import tuning_totals
 from beamsearch.tuning import FILE, Tuner, forms_of
-from beamsearch.worker import RoundView, Shared, Worker
+from beamsearch.worker import Worker
 from tests.judge.conftest import SCALE_KERNEL
 
 NAMED = SCALE_KERNEL.replace("1024", "BLOCK").replace(

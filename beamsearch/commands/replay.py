@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json as json_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from beamsearch.commands.options import JsonOption, RunArgument
 from beamsearch.commands.run import OutputOption, fresh_folder
+from beamsearch.errors import BeamsearchError, EndpointError, KernelError
 
 if TYPE_CHECKING:
-    from beamsearch.records.run import RunRecord
+    from beamsearch.records.trace import Trace
     from beamsearch.replay import Comparison
 
 
@@ -31,24 +31,29 @@ def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = Fal
     recorded = Trace(run)
     folder = output if output is not None else fresh_folder(recorded.run_record().problem)
     display = make_display(json)
+    now = Trace(folder)
+    error: BeamsearchError | None = None
     try:
-        record = run_again(run, folder, observer=display)
+        run_again(run, folder, observer=display)
+    except BeamsearchError as raised:
+        error = raised
     finally:
         display.close()
-    compared = compare(recorded, Trace(folder))
-    if json:
+    # No answer, or a kernel that is wrong here, may come of what is different.
+    if error is None or (isinstance(error, EndpointError | KernelError) and now.run_file.is_file()):
+        compared = compare(recorded, now)
         told = {"folder": str(folder), **compared.model_dump(mode="json")}
-        typer.echo(json_module.dumps(told))
-        return
-    for line in lines(record, compared, folder):
-        typer.echo(line)
+        for line in [json_module.dumps(told)] if json else lines(compared, now):
+            typer.echo(line)
+    if error is not None:
+        raise error
 
 
-def lines(record: RunRecord, compared: Comparison, folder: Path) -> list[str]:
+def lines(compared: Comparison, now: Trace) -> list[str]:
     """The comparison as a person reads it."""
     told = (
-        f"{folder}: {compared.prompts} prompts and {compared.candidates} candidates stand in both "
-        f"runs; best {record.best}"
+        f"{now.folder}: {compared.prompts} prompts and {compared.candidates} candidates stand in "
+        f"both runs; best {now.run_record().best}"
     )
     if not compared.differences:
         return [told, "nothing came out differently"]

@@ -59,7 +59,7 @@ def make_proposer(
         )
     if settings.llm != "playbook":
         env = read_env(environ=env)
-        if settings.llm == "openai" or settings.model or endpoint_configured(env):
+        if decided(settings, env).llm == "openai":
             from beamsearch.llm.chat import ChatModel, Patience
             from beamsearch.llm.purse import Paid
 
@@ -73,6 +73,15 @@ def make_proposer(
     from beamsearch.proposer.playbook import Playbook
 
     return Playbook()
+
+
+def decided(settings: Settings, env: Mapping[str, str] | None = None) -> Settings:
+    """The settings with `auto` decided: the endpoint where a model is named or one is configured,
+    else the playbook. `env`: the endpoint's variables; by default those of `read_env`."""
+    if settings.llm != "auto":
+        return settings
+    asks = settings.model or endpoint_configured(read_env() if env is None else env)
+    return settings.model_copy(update={"llm": "openai" if asks else "playbook"})
 
 
 def _models(

@@ -160,6 +160,23 @@ class Trace:
 
         return list(upwards())
 
+    def barely_begun(self) -> bool:
+        """Whether the folder is not there, or holds at most what a run writes before `run.json`."""
+        there = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
+        files = (self.problem_file, self.input_file, self.prices_file, self.run_file)
+        first = {path.name for path in files}
+        first |= {f".{name}.partial" for name in first} | {".lock"}
+        return not there or (there <= first and ".lock" in there)
+
+    def paid_for(self) -> list[str]:
+        """What is here of answers, in words; a batch that was handed over is paid for too."""
+        found = {
+            "recorded answers": self.rounds_folder.glob("round_*/workers/*/calls/*.json"),
+            "answers to a batch": self.folder.glob("responses*.jsonl"),
+            "a batch that was handed over": self.folder.glob("requests*.jsonl"),
+        }
+        return [what for what, files in found.items() if any(files)]
+
     def sweep(self) -> None:
         """Remove what a killed process left half-written."""
         for partial in self.folder.rglob(".*.partial"):

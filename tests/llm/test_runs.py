@@ -189,7 +189,7 @@ def test_one_workers_missing_answer_does_not_stop_the_others(live, tmp_path):
     recorded = tmp_path / "recorded"
     shutil.copytree(live[0], recorded)
     folder = recorded / "optimization_trace" / "round_1" / "workers" / "w1" / "calls"
-    (folder / "opt_reply.json").unlink()
+    reply = (folder / "opt_reply.json").rename(tmp_path / "opt_reply.json")
 
     # When it answers, the first worker ends its round as before and the second has a reason
     beamsearch("replay", recorded, "--output", tmp_path / "again")
@@ -197,6 +197,14 @@ def test_one_workers_missing_answer_does_not_stop_the_others(live, tmp_path):
     assert [c for c in before if c.worker == 0] == [c for c in after if c.worker == 0]
     (lost,) = (c for c in after if c.worker == 1)
     assert lost.verdict.outcome == "no_code" and "no reply to variants" in lost.verdict.reason
+
+    # Killed as the round was closed, it goes on, and asks nothing again that could be answered now.
+    again = Trace(tmp_path / "again")
+    reply.rename(folder / "opt_reply.json")
+    (again.round(1) / "round.json").unlink()
+    beamsearch("resume", again.folder)
+    assert again.round_record(1).candidates == after
+    assert not (again.worker(1, 1) / "opt_reply.txt").exists()
 
 
 def test_a_measured_run_goes_on_without_a_gpu_to_its_next_gpu_step(tmp_path):

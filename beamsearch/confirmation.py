@@ -1,0 +1,51 @@
+"""A run's winner beside the baselines: the numbers that the run is told by."""
+
+from __future__ import annotations
+
+import threading
+
+from beamsearch.errors import BeamsearchError, Stopped
+from beamsearch.executor.jobs import CompareJob, Executor, Subject
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.run import Baselines, Confirmation
+from beamsearch.records.trace import Trace, read_record, write_record
+
+
+def confirm(
+    trace: Trace, executor: Executor, best: Candidate, first_source: str, stop: threading.Event
+) -> Confirmation:
+    """The winner, the input kernel and the baselines in one visit, interleaved; timed once.
+
+    Raises Stopped, and BeamsearchError where one of the two kernels cannot be timed.
+    """
+    path = trace.confirmation_file
+    if path.is_file() and read_record(path, Confirmation).name == best.name:
+        return read_record(path, Confirmation)
+    subjects = [
+        Subject(name="winner", source=(trace.folder / (best.kernel_file or "")).read_text()),
+        Subject(name="input", source=first_source),
+        Subject(name="eager", kind="eager"),
+        Subject(name="compile", kind="compile"),
+        Subject(name="max_autotune", kind="max_autotune"),
+    ]
+    comparison = executor.run(CompareJob(subjects=subjects))
+    if stop.is_set():
+        raise Stopped("stopping")
+    measured = comparison.measurements
+    for name in ("winner", "input"):
+        if name not in measured:
+            raise BeamsearchError(
+                f"the {name} kernel could not be timed again: {comparison.failed.get(name)}"
+            )
+    baselines = Baselines(
+        eager=measured.get("eager"),
+        compile=measured.get("compile"),
+        max_autotune=measured.get("max_autotune"),
+        anchor=measured["input"],
+        absent=comparison.failed,
+    )
+    record = Confirmation(
+        name=best.name, winner=measured["winner"], input=measured["input"], baselines=baselines
+    )
+    write_record(path, record)
+    return record

@@ -1,0 +1,57 @@
+"""How far a run is: its record, the clock of its time limit, and what is rebuilt with them."""
+
+from __future__ import annotations
+
+import time
+
+from beamsearch.executor.usage import Usage
+from beamsearch.ledger import save_ledger
+from beamsearch.records.run import RunRecord
+from beamsearch.records.trace import Trace, write_record, write_text
+from beamsearch.records.usage import LaneUse
+from beamsearch.summary import comparable_times, results_tsv, summarise, totals
+
+
+class Progress:
+    """`run.json`, kept as the run goes on; `results.tsv` and `ledger.jsonl` follow from records."""
+
+    def __init__(self, trace: Trace, record: RunRecord, started: float, usage: Usage) -> None:
+        """`started`: when this process began, by `time.monotonic`, and `usage`: where its time
+        goes; what earlier ones took is in the record."""
+        self.trace = trace
+        self.record = record
+        self._before = record.totals.seconds
+        self._started = started
+        self._usage = usage
+        self._used_before = record.totals.lane or LaneUse()
+        write_record(trace.run_file, record)
+
+    @property
+    def seconds(self) -> float:
+        """What the run took so far, in every process."""
+        return self._before + time.monotonic() - self._started
+
+    def left_s(self) -> float | None:
+        """Seconds until the time limit; None without one."""
+        limit = self.record.settings.time_limit_s
+        return None if limit is None else limit - self.seconds
+
+    def update(self, **fields: object) -> None:
+        """Change the record, to be written with the next `save`."""
+        self.record = self.record.model_copy(update=fields)
+
+    def save(self, **fields: object) -> RunRecord:
+        """Write the record, with what the rounds came to so far."""
+        done = self.trace.completed_rounds()
+        use = self._used_before.plus(self._usage.so_far())
+        fields = {"totals": totals(self.trace, done, self.seconds, use)} | fields
+        if done:
+            everyone = [c for record in done for c in record.candidates]
+            times = comparable_times(self.trace, everyone)
+            rounds, best = summarise(done, times)
+            fields = {"rounds": rounds, "best": best} | fields
+            write_text(self.trace.results_file, results_tsv(everyone, times))
+        save_ledger(self.trace, self.record.settings.prices)
+        self.update(**fields)
+        write_record(self.trace.run_file, self.record)
+        return self.record

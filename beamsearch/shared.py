@@ -1,0 +1,97 @@
+"""What the workers of a run share, and what each may see of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from beamsearch.errors import Stopped
+from beamsearch.executor.jobs import Executor, ProfileJob, Subject
+from beamsearch.proposer.questions import Memory, ProblemCard, Proposer
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.trace import Trace, recorded
+from beamsearch.settings import Settings
+from profiling.findings import find
+from profiling.profile import Finding, Floor, Profile
+
+if TYPE_CHECKING:
+    from beamsearch.display import Observer
+
+T = TypeVar("T")
+
+
+class OncePerKey:
+    """Runs a function once for a key, whichever thread comes first; the others get its result."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._results: dict[str, object] = {}
+
+    def get(self, key: str, make: Callable[[], T]) -> T:
+        """The result for a key. What `make` raises is raised, and the next caller tries again."""
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._results:
+                self._results[key] = make()
+            return self._results[key]  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What every worker of a run shares."""
+
+    trace: Trace
+    card: ProblemCard
+    settings: Settings
+    executor: Executor
+    proposer: Proposer
+    floor: Floor | None
+    observer: Observer
+    stop: threading.Event
+    profiles: OncePerKey = field(default_factory=OncePerKey)
+    judgements: OncePerKey = field(default_factory=OncePerKey)
+
+    def check_stop(self) -> None:
+        """Raise Stopped where the run is being stopped: called before a result is written."""
+        if self.stop.is_set():
+            raise Stopped("stopping")
+
+    def source(self, candidate: Candidate) -> str:
+        """Source of a candidate that has one."""
+        assert candidate.kernel_file is not None
+        return (self.trace.folder / candidate.kernel_file).read_text()
+
+    def profile(self, candidate: Candidate) -> Profile:
+        """The candidate's profile, taken once and kept."""
+
+        def take() -> Profile:
+            job = ProfileJob(subject=Subject(name=candidate.name, source=self.source(candidate)))
+            profile = self.executor.run(job)
+            self.check_stop()
+            return profile
+
+        path = self.trace.profile(candidate.name)
+        return self.profiles.get(candidate.name, lambda: recorded(path, Profile, take))
+
+    def findings(self, candidate: Candidate) -> list[Finding]:
+        """What the candidate's profile means."""
+        time = candidate.measurement.time_ms if candidate.measurement else None
+        return find(self.profile(candidate), self.floor, time)
+
+
+@dataclass(frozen=True)
+class RoundView:
+    """What a worker may see of the run: completed rounds, nothing of who finished first."""
+
+    number: int
+    candidates: Mapping[str, Candidate]
+    """Every candidate of completed rounds by name."""
+    times: Mapping[str, float]
+    """Comparable times of the correct ones."""
+    memory: Memory
+    seen: Mapping[str, str]
+    """Fingerprint, of source or compiled code -> name of the candidate that had it first."""
