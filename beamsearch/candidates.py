@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from beamsearch.kernel import fingerprint
 from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.trace import recorded, write_text
-from beamsearch.records.verdict import Outcome, Stage, Verdict
+from beamsearch.records.verdict import Outcome, Stage, Verdict, same_code
 from beamsearch.search import Assignment
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Made:
     variant: Variant
     author: str
     repair_of: str | None = None
+    tuned_from: str | None = None
     forecast: Forecast | None = None
     set_aside: bool = False
     """Whether the forecast is believed: then it is not judged."""
@@ -54,8 +55,8 @@ class Candidates:
         return self._recorded(made, lambda: Judgement(verdict=verdict))
 
     def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
-        """The judged candidate. `seen`: fingerprints of kernels judged before, with their names;
-        one of them is a duplicate and not judged again."""
+        """The judged candidate. `seen`: fingerprints of sources and of compiled code judged before,
+        with their names (`names_of`); one of them is a duplicate and not judged again."""
         source = made.variant.source
 
         def decide() -> Judgement:
@@ -70,14 +71,42 @@ class Candidates:
             if made.set_aside and made.forecast is not None:
                 reason = f"a review expects it to fail: {made.forecast.reason}"
                 return _refused(Outcome.SET_ASIDE, Stage.REVIEW, reason)
-            job = JudgeJob(subject=Subject(name=made.name, source=source))
-            judged = self.shared.judgements.get(
-                print_ or made.name, lambda: self.shared.executor.run(job)
-            )
+            subject = Subject(name=made.name, source=source)
+            judged = self._judged_once(subject, print_ or made.name, seen)
             self.shared.check_stop()
             return judged
 
         return self._recorded(made, decide)
+
+    def unjudged(self, made: Iterable[Made], seen: Mapping[str, str]) -> list[Subject]:
+        """What of it will be judged, as far as that is known from the sources."""
+        return [
+            Subject(name=item.name, source=item.variant.source)
+            for item in made
+            if item.variant.source is not None
+            and not item.set_aside
+            and source_fingerprint(item.variant.source) not in seen
+            and not (self.folder / f"{item.name}.json").is_file()
+        ]
+
+    def _judged_once(self, subject: Subject, key: str, seen: Mapping[str, str]) -> Judgement:
+        """The judgement that equal kernels of all workers share, whoever is first.
+
+        What a worker itself has seen is for this worker alone: whether the code is a twin's is
+        decided for each, so that it does not depend on who was first.
+        """
+
+        def run() -> Judgement:
+            return self.shared.executor.run(JudgeJob(subject=subject, seen=dict(seen)))
+
+        judged = self.shared.judgements.get(key, run)
+        code = judged.verdict.code_fingerprint or ""
+        if judged.verdict.outcome is Outcome.DUPLICATE and code not in seen:
+            judged = self.shared.judgements.get(f"{key} itself", run)
+        if code not in seen:
+            return judged
+        twin = _refused(Outcome.DUPLICATE, Stage.COMPILE, same_code(seen[code])).verdict
+        return Judgement(verdict=twin.model_copy(update={"code_fingerprint": code}))
 
     def _recorded(self, made: Made, decide: Callable[[], Judgement]) -> Candidate:
         source = made.variant.source
@@ -89,6 +118,7 @@ class Candidates:
                 name=made.name,
                 parent=self.assignment.parent,
                 repair_of=made.repair_of,
+                tuned_from=made.tuned_from,
                 round=self.round,
                 worker=self.assignment.worker,
                 direction=self.assignment.direction,
@@ -104,6 +134,18 @@ class Candidates:
         candidate = recorded(self.folder / f"{made.name}.json", Candidate, make)
         self.shared.observer.candidate(candidate)
         return candidate
+
+
+def names_of(candidates: Iterable[Candidate]) -> dict[str, str]:
+    """Fingerprint, of the source or the compiled code -> the first candidate that had it. What was
+    set aside is left out: nobody has judged it, and its author may insist on it."""
+    names: dict[str, str] = {}
+    for c in candidates:
+        if c.verdict.outcome is not Outcome.SET_ASIDE:
+            for print_ in (c.fingerprint, c.verdict.code_fingerprint):
+                if print_ is not None:
+                    names.setdefault(print_, c.name)
+    return names
 
 
 def source_fingerprint(source: str) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from beamsearch.report.account import account, swept
 from beamsearch.report.numbers import BASELINES, called, clock, progress, tell
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def closing(record: RunRecord, folder: Path, told: Collection[str]) -> list[str]
         f"{totals.candidates} candidates, {totals.correct} correct, {totals.wins} wins, "
         f"{clock(totals.seconds)}"
     )
+    lines += account(totals)
     if (folder / WINNER).is_file():
         lines.append(f"kernel: {folder / WINNER}")
     lines.append(f"trace:  {folder}")
@@ -190,6 +192,8 @@ class PlainDisplay:
             self.measured = True
             self._say("\n".join(yardsticks(run)))
         self.clock.rounds_done += record.round > 0
+        for line in swept(record):
+            self._say(f"  {line}")
         won = "win" if record.win else "no win"
         outcome = f"{won}; " if record.round else ""
         left = self.clock.left_s(run.settings.rounds - record.round, run.settings.time_limit_s)
@@ -301,6 +305,8 @@ class LiveDisplay:
             self.run = run
             self.clock.rounds_done += record.round > 0
             self.doing = {}
+        for line in swept(record):
+            self._say(f"  {line}")
         style = "bold green" if record.win else "bold"
         self._say(f"round {record.round}: {tell(progress(run))}", style=style)
 

@@ -23,7 +23,7 @@ from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import Baselines
 from beamsearch.records.trace import Trace, recorded, write_text
 from beamsearch.rounds import hand_over
-from beamsearch.search import survivors
+from beamsearch.search import distinct
 from beamsearch.summary import comparable_times
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class FirstRound:
         self.progress.update(baselines=baselines)
         everyone = first_candidates(self.trace)
         times = comparable_times(self.trace, everyone)
-        beam = self._different(survivors(everyone, times, len(everyone)))
+        beam = self._different(distinct(everyone, times))
         done = RoundRecord(
             round=0,
             candidates=everyone,
@@ -151,7 +151,7 @@ class FirstRound:
 
     def _measure_floor(self) -> None:
         if self.progress.record.floor is None:
-            floor = measure_floor(self.problem, self.gpu, self.device)
+            floor = measure_floor(self.problem, self.gpu, self.device, self.executor.usage)
             self.progress.update(floor=floor)
 
     def _anchor(self, time: Measurement) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from beamsearch.environment import cache_folder, devices, gpu_facts, gpu_state
 from beamsearch.errors import BeamsearchError
 from beamsearch.executor.lane import Lane
+from beamsearch.executor.usage import Usage
 from beamsearch.giveaways import gives_away
 from beamsearch.kept import keep, read_kept
 from beamsearch.problem import Problem, least_work
@@ -25,24 +26,26 @@ CEILINGS_TIMEOUT_S = 300.0
 """Measuring takes seconds, compiling its kernels on a slow machine a minute."""
 
 
-def measure_floor(problem: Problem, gpu: Gpu | str, device: int | None) -> Floor:
+def measure_floor(
+    problem: Problem, gpu: Gpu | str, device: int | None, usage: Usage | None = None
+) -> Floor:
     """The least time of the problem's least work on this GPU.
 
-    `gpu`: the part, or its name. The rates are those measured on this device at the problem's own
-    mix of reads and writes, once for each driver; without a device the datasheet's.
-    Raises BeamsearchError where measuring fails.
+    `gpu`: the part, or its name. `usage`: the account that its time on the lane goes to. The rates
+    are those measured on this device at the problem's own mix of reads and writes, once for each
+    driver; without a device the datasheet's. Raises BeamsearchError where measuring fails.
     """
     from profiling.roofline import make_floor
 
     work = least_work(problem)
     ceilings = None
     if device is not None:
-        ceilings = _ceilings(problem.dtype, _read_share(problem), device)
+        ceilings = _ceilings(problem.dtype, _read_share(problem), device, usage)
     part = gpu_facts(device, gpu) if isinstance(gpu, str) else gpu
     floor = make_floor(
         work.bytes_read, work.bytes_written, work.flops, problem.dtype, part, ceilings
     )
-    return floor.model_copy(update={"gives_away": gives_away(problem, device)})
+    return floor.model_copy(update={"gives_away": gives_away(problem, device, usage)})
 
 
 def beaten_floor(problem: Problem, floor: Floor, time: Measurement, device: int | None) -> Floor:
@@ -80,7 +83,7 @@ def _ceilings_file(dtype: str, read_share: float, device: int) -> Path:
     return cache_folder() / "ceilings" / name
 
 
-def _ceilings(dtype: str, read_share: float, device: int) -> Ceilings:
+def _ceilings(dtype: str, read_share: float, device: int, usage: Usage | None = None) -> Ceilings:
     """What was kept for this device and driver, else measured now, alone on the GPU."""
     from profiling.roofline import Ceilings
 
@@ -93,7 +96,7 @@ def _ceilings(dtype: str, read_share: float, device: int) -> Ceilings:
         "from profiling.roofline import measure_ceilings\n"
         f"print(measure_ceilings({dtype!r}, {read_share!r}, {device}).model_dump_json())"
     )
-    with Lane(devices()[device].uuid).held():
+    with Lane(devices()[device].uuid, usage=usage).held():
         try:
             done = subprocess.run(
                 [sys.executable, "-c", code],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from beamsearch.environment import cache_folder, devices
 from beamsearch.executor.lane import Lane
+from beamsearch.executor.usage import Usage
 from beamsearch.judge.processes import scrubbed_environment
 from beamsearch.judge.reference import problem_message, read_problem_message
 from beamsearch.kept import keep, read_kept
@@ -30,7 +31,7 @@ SHRUNK_ELEMENTS = 1 << 18
 """Elements without a GPU: enough that edges weigh little, few enough for seconds."""
 
 
-def gives_away(problem: Problem, device: int | None) -> GivesAway:
+def gives_away(problem: Problem, device: int | None, usage: Usage | None = None) -> GivesAway:
     """What the reference gives away: at its true shapes on a GPU, at shrunk ones without.
 
     Where it cannot be examined, the record says why; a floor stands without it.
@@ -44,7 +45,7 @@ def gives_away(problem: Problem, device: int | None) -> GivesAway:
     if kept is not None:
         return kept
     place = "cpu" if device is None else f"cuda:{device}"
-    lane = nullcontext() if device is None else Lane(devices()[device].uuid).held()
+    lane = nullcontext() if device is None else Lane(devices()[device].uuid, usage=usage).held()
     try:
         with lane:
             done = subprocess.run(

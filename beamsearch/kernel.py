@@ -15,6 +15,8 @@ from typing import Any
 from beamsearch.errors import KernelError
 
 ENTRY_POINTS = ("kernel_function", "ModelNew")
+LAUNCH_PARAMETERS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""What Triton takes at a launch beside the kernel's own arguments."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,28 @@ def check_source(source: str, where: str = "the kernel") -> None:
 def fingerprint(source: str) -> str:
     """Sixteen hex digits of the source without comments, docstrings and layout.
 
+    The same under every Python that parses it. Raises SyntaxError where the source does not parse.
+    """
+    return _digest(_bare(source))
+
+
+def build(source: str) -> str:
+    """Sixteen hex digits of what a source is built like: `fingerprint` without its numbers and
+    launch parameters, so that kernels of one build differ in constants alone.
+
     Raises SyntaxError where the source does not parse.
     """
+    tree = _bare(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            node.value = 0
+        elif isinstance(node, ast.Call):
+            node.keywords = [k for k in node.keywords if k.arg not in LAUNCH_PARAMETERS]
+    return _digest(tree)
+
+
+def _bare(source: str) -> ast.Module:
+    """The parsed source without docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
@@ -76,7 +98,32 @@ def fingerprint(source: str) -> str:
             value = node.body[0].value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 node.body = node.body[1:] or [ast.Pass()]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+    return tree
+
+
+def _digest(tree: ast.Module) -> str:
+    return hashlib.sha256(_told(tree).encode()).hexdigest()[:16]
+
+
+def _told(node: object) -> str:
+    """A syntax tree in words. Not `ast.dump`: later Pythons know more fields, which it prints
+    though they are empty, and leave out others."""
+    if isinstance(node, ast.JoinedStr):  # some Pythons end a format with an empty text
+        texts = (part for part in node.values if not _is_empty_text(part))
+        return f"JoinedStr([{', '.join(map(_told, texts))}])"
+    if isinstance(node, ast.AST):
+        fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
+        parts = [f"{name}={_told(value)}" for name, value in sorted(fields) if name != "kind"]
+        if isinstance(node, ast.Constant) and node.value is None:
+            parts = ["None"]
+        return f"{type(node).__name__}({', '.join(parts)})"
+    if isinstance(node, list):
+        return f"[{', '.join(map(_told, node))}]"
+    return repr(node)
+
+
+def _is_empty_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == ""
 
 
 def alike(one: str, other: str) -> bool:

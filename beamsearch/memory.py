@@ -44,6 +44,7 @@ def condense(
                 time=str(candidate.measurement) if candidate.measurement else None,
                 speedup_over_parent=parents / own if own and parents else None,
                 repair_of=candidate.repair_of,
+                tuned_from=candidate.tuned_from,
             )
         )
     best: list[Shown] = []
@@ -64,8 +65,8 @@ def condense(
 
 
 def _ideas(candidates: Sequence[Candidate], times: Mapping[str, float]) -> list[Idea]:
-    """What came of each finding that was gone after, the one tried most often first; repairs are
-    further tries of one idea and do not count."""
+    """What came of each finding that was gone after, the one tried most often first; repairs and
+    tuned forms are further tries of one idea and do not count; a duplicate is a try wasted."""
     tried: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         if candidate.direction is not None and candidate.parent is not None:
@@ -78,7 +79,7 @@ def _ideas(candidates: Sequence[Candidate], times: Mapping[str, float]) -> list[
             if c.parent is not None and c.parent in times and c.name in times
         ]
         repaired = {c.repair_of for c in made if c.verdict.correct}
-        first = [c for c in made if c.repair_of is None]
+        first = [c for c in made if c.repair_of is None and c.tuned_from is None]
         ideas.append(
             Idea(
                 finding=finding,

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import time
 
+from beamsearch.executor.usage import Usage
 from beamsearch.ledger import save_ledger
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, write_record, write_text
+from beamsearch.records.usage import LaneUse
 from beamsearch.summary import comparable_times, results_tsv, summarise, totals
 
 
 class Progress:
     """`run.json`, kept as the run goes on; `results.tsv` and `ledger.jsonl` follow from records."""
 
-    def __init__(self, trace: Trace, record: RunRecord, started: float) -> None:
-        """`started`: when this process began, by `time.monotonic`; what earlier ones took is in
-        the record."""
+    def __init__(self, trace: Trace, record: RunRecord, started: float, usage: Usage) -> None:
+        """`started`: when this process began, by `time.monotonic`, and `usage`: where its time
+        goes; what earlier ones took is in the record."""
         self.trace = trace
         self.record = record
         self._before = record.totals.seconds
         self._started = started
+        self._usage = usage
+        self._used_before = record.totals.lane or LaneUse()
         write_record(trace.run_file, record)
 
     @property
@@ -39,7 +43,8 @@ class Progress:
     def save(self, **fields: object) -> RunRecord:
         """Write the record, with what the rounds came to so far."""
         done = self.trace.completed_rounds()
-        fields = {"totals": totals(self.trace, done, self.seconds)} | fields
+        use = self._used_before.plus(self._usage.so_far())
+        fields = {"totals": totals(self.trace, done, self.seconds, use)} | fields
         if done:
             everyone = [c for record in done for c in record.candidates]
             times = comparable_times(self.trace, everyone)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from beamsearch.candidates import NOT_REPAIRED, Made, source_fingerprint
+from beamsearch.candidates import NOT_REPAIRED, Made, names_of, source_fingerprint
 from beamsearch.errors import NoAnswer, Stopped, Unanswered
 from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation, Variant
 from beamsearch.proposer.replies import read_variants
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.verdict import Outcome
 
 if TYPE_CHECKING:
     from beamsearch.worker import Worker
@@ -52,7 +51,7 @@ class Repairs:
         all that one is not answered yet, for then the round goes on; then a limit; then that one
         gets no answer."""
         lines = [Line(made, candidate) for made, candidate in tried]
-        self.seen |= _judged(line.last for line in lines) | self.seen
+        self.seen |= names_of(line.last for line in lines) | self.seen
         for number in range(1, self.worker.shared.settings.repairs + 1):
             errors: list[Stopped | NoAnswer] = []
             for line in lines:
@@ -90,23 +89,14 @@ class Repairs:
         else:
             made = Made(name, self._new(found, line), author, repair_of=failed.name)
             # Of other lines' repairs nothing is known: which came first would depend on replies.
-            repaired = worker.judge(made, _judged(line.candidates) | self.seen)
+            repaired = worker.judge(made, names_of(line.candidates) | self.seen)
             line.made.append(made)
         line.candidates.append(repaired)
 
     def _new(self, found: list[Variant], line: Line) -> Variant:
         """The first kernel of a reply that is none judged before: some quote what they repair."""
-        known = _judged(line.candidates) | self.seen
+        known = names_of(line.candidates) | self.seen
         for variant in found:
             if variant.source is None or source_fingerprint(variant.source) not in known:
                 return variant
         return found[0]
-
-
-def _judged(candidates: Iterable[Candidate]) -> dict[str, str]:
-    """Fingerprint -> name. What was set aside is left out: its author may insist on it."""
-    return {
-        c.fingerprint: c.name
-        for c in candidates
-        if c.fingerprint is not None and c.verdict.outcome is not Outcome.SET_ASIDE
-    }

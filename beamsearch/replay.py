@@ -138,7 +138,7 @@ def _candidate_differences(
 
 
 def _source_hash(trace: Trace, candidate: Candidate) -> str:
-    """Of the source as it stands: a fingerprint depends on the version of Python."""
+    """Of the source as it stands, comments and all."""
     if candidate.kernel_file is None:
         return "no code"
     source = (trace.folder / candidate.kernel_file).read_bytes()

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from beamsearch.candidates import names_of
 from beamsearch.errors import NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
 from beamsearch.executor.jobs import CompareJob, Comparison, Subject
 from beamsearch.judge.pairs import paired
@@ -13,11 +14,11 @@ from beamsearch.learned import earlier
 from beamsearch.lessons import lessons
 from beamsearch.llm.batch import Mailbox
 from beamsearch.memory import condense
+from beamsearch.prefetch import begin_profiles
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
-from beamsearch.records.verdict import Outcome
 from beamsearch.search import (
     STRATEGIES,
     Limits,
@@ -38,6 +39,7 @@ from beamsearch.summary import (
     promote,
     round_results,
 )
+from beamsearch.tuning import tunings
 from beamsearch.worker import Worker
 
 STOP_GRACE_S = 10.0
@@ -123,7 +125,7 @@ class Rounds:
                 self.shared.source,
                 earlier(self.shared.trace, self.shared.card.name, self.shared.executor.gpu),
             ),
-            seen=_first_names(candidates),
+            seen=names_of(candidates),
         )
         plan = recorded(
             self.shared.trace.round(number) / "plan.json",
@@ -153,9 +155,9 @@ class Rounds:
             stalled=view.number > 1 and not done[-1].win,
         )
         parents = self.strategy.parents(state)
-        findings = {
-            name: self.shared.findings(view.candidates[name]) for name in dict.fromkeys(parents)
-        }
+        asked_about = [view.candidates[name] for name in dict.fromkeys(parents)]
+        begin_profiles(self.shared, asked_about[1:])
+        findings = {c.name: self.shared.findings(c) for c in asked_about}
         return deal(parents, findings, candidates)
 
     def _work(self, workers: list[Worker]) -> str | None:
@@ -255,6 +257,7 @@ class Rounds:
             beam=standing.beam,
             running_best=standing.running_best.name,
             absent=absent_files(self.shared.trace, number, best),
+            tunings=tunings(self.shared.trace, number, plan),
         )
         round_results(self.shared.trace, record, by_name, times, self.shared.floor)
         write_record(folder / "round.json", record)
@@ -272,6 +275,8 @@ class Rounds:
             for c in (best, before)
         ]
 
+        begin_profiles(self.shared, [best])  # a round's best always is profiled
+
         def compare() -> Comparison:
             comparison = self.shared.executor.run(CompareJob(subjects=subjects))
             if self.interrupted.is_set():
@@ -287,12 +292,3 @@ class Rounds:
         if turns and len(turns) == len(others):
             return paired(turns, others).verdict == "faster"
         return is_win(one.time_ms, other.time_ms)
-
-
-def _first_names(candidates: list[Candidate]) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for candidate in candidates:
-        aside = candidate.verdict.outcome is Outcome.SET_ASIDE  # nobody has judged it
-        if candidate.fingerprint is not None and not aside:
-            names.setdefault(candidate.fingerprint, candidate.name)
-    return names

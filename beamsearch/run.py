@@ -18,6 +18,7 @@ from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_devic
 from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
 from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.executor.usage import Usage
 from beamsearch.first_kernels import NEXT
 from beamsearch.first_round import FirstRound
 from beamsearch.floor import beaten_floor
@@ -161,6 +162,7 @@ class _Run:
         self.observer = observer
         self.stop = threading.Event()
         self.started = time.monotonic()
+        self.usage = Usage()
 
     def go(self, check: Callable[[], None]) -> RunRecord:
         """From wherever it is to the end; `check` is called first of all that needs the folder
@@ -263,6 +265,7 @@ class _Run:
             scratch=self.trace.scratch,
             seed=self._judge_seed(),
             profiler=self.settings.profiler,
+            usage=self.usage,
         )
 
     def _judge_seed(self) -> int:
@@ -302,7 +305,7 @@ class _Run:
                 baselines=Baselines(),
                 notes=_notes(environment),
             )
-        return Progress(self.trace, record, self.started)
+        return Progress(self.trace, record, self.started, self.usage)
 
     def _finish(self, executor: Executor, source: str, reason: str) -> RunRecord:
         """The winner chosen, confirmed beside the baselines, and written as a file of its own."""

@@ -27,6 +27,10 @@ LIMITS = (
 OF_MODELS = ("model", "max_cost", "max_tokens", "max_calls")
 """Settings that mean nothing where no model is asked."""
 
+SWEPT = 12
+"""Configurations of a sweep where none are asked for: the nearest warps and sizes of two blocks; on
+an H200 they took the lane a second and a half."""
+
 
 class Settings(BaseModel):
     """A run's settings. Strict: an unknown key is an error."""
@@ -44,6 +48,10 @@ class Settings(BaseModel):
     """Candidates each worker makes a round."""
     repairs: int = Field(2, ge=0)
     """Repairs of a candidate that fails, where a model thinks."""
+    tune: int | None = Field(None, ge=0)
+    """Launch parameters and block sizes tried for a variant that beats its parent, by their times
+    and without a model; 0: none. None: 12 where times are measured, none where they are modelled,
+    since a model hardly tells neighbours apart."""
     review: bool = False
     """Whether the model looks for errors in candidates before they are judged."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
@@ -110,6 +118,10 @@ class Settings(BaseModel):
         if value not in ("auto", "openai", "playbook", "batch"):
             raise ValueError("give auto, openai, playbook, batch or replay:RUN")
         return value
+
+    def configurations(self, measures: bool) -> int:
+        """What a sweep tries, where times are measured or not."""
+        return self.tune if self.tune is not None else SWEPT * measures
 
     @property
     def replays(self) -> Path | None:

@@ -94,4 +94,4 @@ class RoundView:
     """Comparable times of the correct ones."""
     memory: Memory
     seen: Mapping[str, str]
-    """Fingerprint -> name of the candidate that had it first."""
+    """Fingerprint, of source or compiled code -> name of the candidate that had it first."""

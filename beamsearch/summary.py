@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +12,8 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import BenchmarkResults, Result, RoundRecord
 from beamsearch.records.run import RoundSummary, Totals
 from beamsearch.records.trace import WORKER_FILES, Trace, read_record, write_record, write_text
+from beamsearch.records.tuning import Tuning, TuningTotals
+from beamsearch.records.usage import LaneUse
 from beamsearch.reviews import score
 from profiling.profile import Floor
 
@@ -97,7 +100,9 @@ def summarise(
     return summaries, rounds[-1].running_best
 
 
-def totals(trace: Trace, rounds: Sequence[RoundRecord], seconds: float) -> Totals:
+def totals(
+    trace: Trace, rounds: Sequence[RoundRecord], seconds: float, lane: LaneUse | None = None
+) -> Totals:
     """What the run did so far; the input kernel is not counted as a candidate."""
     candidates = [c for record in rounds[1:] for c in record.candidates]
     calls = asked(trace)
@@ -110,7 +115,35 @@ def totals(trace: Trace, rounds: Sequence[RoundRecord], seconds: float) -> Total
         tokens_out=sum(call.tokens_out or 0 for call in calls),
         seconds=seconds,
         review=score(candidates) if any(c.forecast for c in candidates) else None,
+        tuning=tuning_totals(rounds),
+        lane=lane,
     )
+
+
+def tuning_totals(rounds: Sequence[RoundRecord]) -> TuningTotals | None:
+    """What tuning cost and brought; None where nothing was tuned."""
+    sweeps = [(tuning, record) for record in rounds for tuning in record.tunings]
+    if not sweeps:
+        return None
+    gains = [tuning_gain(tuning, record) for tuning, record in sweeps]
+    gained = [gain for gain in gains if gain > 1]
+    return TuningTotals(
+        sweeps=len(sweeps),
+        configurations=sum(tuning.timed for tuning, _ in sweeps),
+        judged=sum(c.tuned_from is not None for record in rounds for c in record.candidates),
+        gains=len(gained),
+        best_gain=max(gained, default=None),
+        mean_gain=math.prod(gains) ** (1 / len(gains)),
+        seconds=round(sum(tuning.seconds for tuning, _ in sweeps), 3),
+    )
+
+
+def tuning_gain(tuning: Tuning, record: RoundRecord) -> float:
+    """The time of the kernel that was tuned over that of its best judged form; 1 where none of them
+    is faster."""
+    before = find_candidate([record], tuning.of).time_ms
+    after = [c.time_ms for c in record.candidates if c.tuned_from == tuning.of]
+    return max(1.0, before / min(after, default=before))
 
 
 def promote(trace: Trace, number: int, worker: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from beamsearch.answers import Answers
-from beamsearch.candidates import Candidates, Made
+from beamsearch.candidates import Candidates, Made, names_of
 from beamsearch.proposer.prompts import reask, render
 from beamsearch.proposer.questions import (
     Diagnosis,
@@ -35,6 +35,7 @@ from beamsearch.repairs import Repairs
 from beamsearch.reviews import believed, pays, score
 from beamsearch.search import Assignment, worker_seed
 from beamsearch.shared import RoundView, Shared
+from beamsearch.tuning import Tuner
 from profiling.hotspots import annotate
 
 T = TypeVar("T")
@@ -75,10 +76,14 @@ class Worker:
             aside = forecast is not None and forecast.fails and believed(known, name)
             author = self.author("opt_reply")
             made.append(Made(name, variant, author, forecast=forecast, set_aside=aside))
-        candidates = [self.judge(item, self.view.seen) for item in made]
+        self.shared.executor.prepare(self.candidates.unjudged(made, self.view.seen))
+        candidates: list[Candidate] = []
+        for item in made:
+            candidates.append(self.judge(item, {**names_of(candidates), **self.view.seen}))
         if self.shared.proposer.reads_prompts:
             repairs = Repairs(self, situation, diagnosis)
             candidates += repairs.run(zip(made, candidates, strict=True))
+        candidates += Tuner(self).run(candidates)
         if not candidates:
             name = f"r{self.view.number}-w{self.assignment.worker}-v0"
             candidates = [self.candidates.no_code(name, self.author("opt_reply"), problem)]
@@ -125,6 +130,7 @@ class Worker:
             share=self.assignment.share,
             shares=self.assignment.shares,
             memory=self.view.memory,
+            tuned=self.shared.settings.configurations(self.shared.executor.measures) > 0,
         )
 
     def _diagnose(self, situation: Situation) -> Diagnosis:
@@ -168,7 +174,8 @@ class Worker:
         """What a reply says, or None and why it cannot be read, after one more attempt."""
         prompt, problem = render(question), ""
         for attempt in range(ATTEMPTS):
-            text = self.answers.get(question, prompt, attempt, (prompt_stem, reply_stem))
+            with self.shared.executor.usage.waiting("model"):
+                text = self.answers.get(question, prompt, attempt, (prompt_stem, reply_stem))
             try:
                 return read(text), ""
             except UnreadableReply as error:
@@ -180,9 +187,10 @@ class Worker:
         """A candidate with its diff against the kernel it was made from."""
         source = self.shared.source(candidate) if candidate.kernel_file else ""
         name, before = situation.parent, situation.parent_source
-        repaired = self.folder / f"{candidate.repair_of}.py"
-        if candidate.repair_of is not None and repaired.is_file():
-            name, before = candidate.repair_of, repaired.read_text()
+        origin = candidate.repair_of or candidate.tuned_from
+        file = self.folder / f"{origin}.py"
+        if origin is not None and file.is_file():
+            name, before = origin, file.read_text()
         diff = unified_diff(before, source, name, candidate.name) if source else ""
         return Trial(candidate=candidate, diff=diff)
 

@@ -8,7 +8,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from profiling.errors import (
@@ -51,6 +54,49 @@ class Permission(Record):
     """What was seen, and what to do where it is not allowed."""
 
 
+@dataclass(frozen=True)
+class Turn:
+    """A GPU that is shared: the command starts, says that it is ready, and waits for its turn.
+
+    It makes the file `ready`, then reads a byte from the pipe `go`; it ends where there is none,
+    since then nobody waits for it any more.
+    """
+
+    ready: Path
+    go: Path
+    hold: Callable[[], AbstractContextManager[object]]
+    """Takes the GPU."""
+
+    @contextmanager
+    def pipe(self) -> Iterator[int]:
+        """The open end of `go`, which must be there before the command starts."""
+        for left in (self.ready, self.go):
+            left.unlink(missing_ok=True)
+        os.mkfifo(self.go)
+        # For both directions, or opening would wait for the other side.
+        descriptor = os.open(self.go, os.O_RDWR)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def wait(self, process: subprocess.Popen[bytes], pipe: int, timeout_s: float) -> int:
+        """Exit status; nothing is held for a process that ends before it is ready.
+
+        Raises TimeoutExpired where it is never ready, or takes that long once it has the GPU.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self.ready.exists():
+            if (status := process.poll()) is not None:
+                return status
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(process.args, timeout_s)
+            time.sleep(0.01)
+        with self.hold():
+            os.write(pipe, b"g")
+            return process.wait(timeout_s)
+
+
 def profile_command(
     command: Sequence[str],
     *,
@@ -60,12 +106,14 @@ def profile_command(
     keep_report: Path | None = None,
     kernels: Collection[str] | None = None,
     ncu: Path | None = None,
+    turn: Turn | None = None,
 ) -> Profile:
     """Profile what `command` launches between cudaProfilerStart and cudaProfilerStop.
 
     `kernels` names the candidate's own Triton kernels (see `read_report`); `keep_report` is where
-    the .ncu-rep is copied to. Everything else is written to a private temporary folder. Raises
-    NcuMissing, NcuTooOld, NcuPermission, NcuTimeout, NcuEmptyReport or NcuFailed.
+    the .ncu-rep is copied to; `turn` has the command wait before it uses the GPU. Everything else
+    is written to a private temporary folder. Raises NcuMissing, NcuTooOld, NcuPermission,
+    NcuTimeout, NcuEmptyReport or NcuFailed.
     """
     program = ncu or find_ncu()
     if program is None:
@@ -79,7 +127,7 @@ def profile_command(
         # Nsight Compute keeps a lock file there, which may belong to another user in /tmp.
         environment.setdefault("TMPDIR", folder)
         arguments = [str(program), *_OPTIONS, "-o", str(report.with_suffix("")), *command]
-        status = _run(arguments, cwd, environment, timeout_s, log)
+        status = _run(arguments, cwd, environment, timeout_s, log, turn)
         said = log.read_text(errors="replace")
         _raise_cause(said, status, report, version)
         if keep_report is not None:
@@ -89,10 +137,15 @@ def profile_command(
 
 
 def _run(
-    arguments: list[str], cwd: Path | None, env: dict[str, str], timeout_s: float, log: Path
+    arguments: list[str],
+    cwd: Path | None,
+    env: dict[str, str],
+    timeout_s: float,
+    log: Path,
+    turn: Turn | None,
 ) -> int:
     """Exit status; the output goes to a file, since a grandchild may hold a pipe open for ever."""
-    with log.open("wb") as output:
+    with log.open("wb") as output, turn.pipe() if turn else nullcontext(-1) as pipe:
         process = subprocess.Popen(
             arguments,
             cwd=cwd,
@@ -103,7 +156,7 @@ def _run(
             start_new_session=True,
         )
         try:
-            return process.wait(timeout_s)
+            return turn.wait(process, pipe, timeout_s) if turn else process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise NcuTimeout(timeout_s) from None
         finally:

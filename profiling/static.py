@@ -16,6 +16,7 @@ from typing import Any
 from profiling.disassembly import Code, disassemble
 from profiling.errors import ProfilingError
 from profiling.gpus import Gpu
+from profiling.identity import Deeds
 from profiling.layout import LaneLayout, access_layouts
 from profiling.occupancy import max_shared_bytes, occupancy
 from profiling.profile import CodeRegion, Launch, LineCounters, Profile
@@ -46,11 +47,20 @@ def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
     to hide latency (a quarter suffices), and, among those alike, comes first. Work in torch
     operations is not seen; those that look like library compute are in `torch_operations`.
     Raises CompileFailed.
+
+    The profile's fingerprint is what the call is to the GPU: in order, every launch (machine code,
+    registers, shared memory, grid, arguments) and every torch operation with what it was given, and
+    what is returned. Two calls in a row are looked at, since a host that keeps what it computed
+    first does less the second time. Calls with one fingerprint differ at most in the host's own
+    time. An autotuned call has none: which configuration runs is decided on the GPU.
     """
     recorder = _Recorder(gpu)
-    with _recording(recorder), target_device(gpu), _library_calls() as library:
+    with _recording(recorder), target_device(gpu), _watching(recorder.deeds) as library:
         try:
-            call()
+            recorder.deeds.end(call())
+            launches = [recorder.finish(launch) for launch in recorder.launches]
+            if not recorder.tuned:
+                recorder.deeds.end(call())
         except CompileFailed:
             raise
         except Exception as error:
@@ -58,8 +68,9 @@ def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
     return Profile(
         source="compiler",
         gpu=gpu.name,
-        launches=[recorder.finish(launch) for launch in recorder.launches],
+        launches=launches,
         torch_operations=sorted(library),
+        fingerprint=None if recorder.tuned or not launches else recorder.deeds.fingerprint,
     )
 
 
@@ -82,8 +93,9 @@ class _Recorder:
     gpu: Gpu
     launches: list[_Compiled] = field(default_factory=list)
     codes: dict[str, Code] = field(default_factory=dict)
-    storages: dict[int, int] = field(default_factory=dict)
-    """Where a tensor's memory was first met, so that swapped arguments are told apart."""
+    deeds: Deeds = field(default_factory=Deeds)
+    tuned: bool = False
+    """Whether an autotuner was met."""
 
     def launch(self, function: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Stands in for JITFunction.run."""
@@ -104,13 +116,16 @@ class _Recorder:
                 kernel,
                 sizes,
                 inspect.getsourcefile(function.fn) or function.fn.__code__.co_filename,
-                [f"{name}={self._describe(value)}" for name, value in bound.items()],
+                [f"{name}={self.deeds.tell(value)}" for name, value in bound.items()],
             )
         )
+        if not self.tuned:
+            self.deeds.launch(self._words(self.launches[-1]))
         return kernel
 
     def tune(self, tuner: Any, args: Any, kwargs: Any) -> Any:
         """Stands in for Autotuner.run: compiles every configuration, keeps the likely best."""
+        self.tuned = True
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = list(tuner.prune_configs(kwargs))[:MOST_CONFIGS]
         before = len(self.launches)
@@ -161,18 +176,11 @@ class _Recorder:
                 f"{kernel.name}: the grid {grid} exceeds (2147483647, 65535, 65535)"
             )
 
-    def _describe(self, value: Any) -> str:
-        if hasattr(value, "data_ptr") and hasattr(value, "untyped_storage"):
-            key = value.untyped_storage()._cdata
-            number = self.storages.setdefault(key, len(self.storages))
-            return (
-                f"tensor{number}{tuple(value.shape)}{tuple(value.stride())}{value.dtype}"
-                f"+{value.storage_offset()}"
-            )
-        return repr(value) if isinstance(value, int | float | bool | str | None) else str(value)
-
     def finish(self, launch: _Compiled) -> Launch:
         """The record of a launch."""
+        return describe(launch, self._code(launch), self.gpu, self._words(launch))
+
+    def _code(self, launch: _Compiled) -> Code:
         kernel = launch.kernel
         cubin = kernel.asm["cubin"]
         key = hashlib.sha256(cubin).hexdigest()
@@ -182,11 +190,20 @@ class _Recorder:
                 statement_starts(launch.source_file),
                 asm_lines(kernel.asm.get("ptx", "")),
             )
-        return describe(launch, self.codes[key], self.gpu)
+        return self.codes[key]
+
+    def _words(self, launch: _Compiled) -> list[str]:
+        """Everything that tells a launch from another one; names are nothing to the GPU."""
+        code, metadata = self._code(launch), launch.kernel.metadata
+        words = [code.text.replace(launch.kernel.name, "kernel"), str(launch.grid)]
+        words += [str(metadata.num_warps * 32), str(metadata.shared), str(code.registers)]
+        options = ("num_ctas", "launch_cooperative_grid", "launch_pdl")
+        words += [str(getattr(metadata, name, None)) for name in options]
+        return [*words, *launch.arguments]
 
 
-def describe(launch: _Compiled, code: Code, gpu: Gpu) -> Launch:
-    """Everything the machine code says of one launch."""
+def describe(launch: _Compiled, code: Code, gpu: Gpu, words: list[str]) -> Launch:
+    """Everything the machine code says of one launch. `words` tell it from any other."""
     metadata = launch.kernel.metadata
     threads = metadata.num_warps * 32
     texts = [instruction.text for instruction in code.instructions]
@@ -198,8 +215,6 @@ def describe(launch: _Compiled, code: Code, gpu: Gpu) -> Launch:
             f"threads, more than an SM of {gpu.name} has; use fewer warps"
         )
     name = launch.kernel.name
-    parts = [code.text.replace(name, "kernel"), str(launch.grid), str(threads)]
-    parts += [str(metadata.shared), *launch.arguments]
     local = mix.get("local", 0)
     layouts = access_layouts(
         launch.kernel.asm.get("ttgir", ""), statement_starts(launch.source_file)
@@ -222,7 +237,7 @@ def describe(launch: _Compiled, code: Code, gpu: Gpu) -> Launch:
         lines=_lines(code, launch.source_file),
         regions=[_with_layouts(region, layouts) for region in code.regions],
         config=launch.config,
-        fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
+        fingerprint=hashlib.sha256("\n".join(words).encode()).hexdigest(),
     )
 
 
@@ -294,8 +309,8 @@ def _recording(recorder: _Recorder) -> Iterator[None]:
 
 
 @contextmanager
-def _library_calls() -> Iterator[set[str]]:
-    """Names of the torch operations met that do work in a library."""
+def _watching(deeds: Deeds) -> Iterator[set[str]]:
+    """Notes every torch operation; gives the names of those that do work in a library."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen: set[str] = set()
@@ -307,7 +322,9 @@ def _library_calls() -> Iterator[set[str]]:
             name = func.overloadpacket.__name__
             if LIBRARY_OPS.fullmatch(name):
                 seen.add(name)
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
+            deeds.operation(func, args, kwargs or {}, result)
+            return result
 
     with Watch():  # type: ignore[no-untyped-call]
         yield seen

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-CLOCKS = {"seconds", "latency_s", "retries"}
+CLOCKS = {"seconds", "latency_s", "retries", "lane"}
 UNRECORDED = {".lock", ".secret_seed"}
 
 

@@ -58,6 +58,15 @@ ReviewOption = Annotated[
     bool | None,
     typer.Option("--review", help="Let the model look for errors before candidates are judged."),
 ]
+TuneOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Launch parameters and block sizes tried after a variant's win, with no model. "
+        "Default: 12, without a GPU none.",
+    ),
+]
 LlmOption = Annotated[
     str | None,
     typer.Option(
@@ -91,6 +100,7 @@ def run(
     workers: WorkersOption = None,
     beam: BeamOption = None,
     variants: VariantsOption = None,
+    tune: TuneOption = None,
     review: ReviewOption = None,
     seed: SeedOption = None,
     dtype: DtypeOption = None,
@@ -127,6 +137,7 @@ def run(
         "workers": workers,
         "beam": beam,
         "variants": variants,
+        "tune": tune,
         "review": review,
         "seed": seed,
         "dtype": dtype,

@@ -68,6 +68,7 @@ def summary(record: RunRecord) -> list[str]:
 def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
     """A line a round, and its candidates below it."""
     from beamsearch.display import describe_candidate
+    from beamsearch.report.account import swept
     from beamsearch.report.numbers import of_floor, sign
 
     by_number = {item.round: item for item in record.rounds}
@@ -84,6 +85,7 @@ def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
         told += "  win" if item.win else ""
         lines.append(told)
         lines += [f"    {describe_candidate(candidate)}" for candidate in item.candidates]
+        lines += [f"    {line}" for line in swept(item)]
     return lines
 
 

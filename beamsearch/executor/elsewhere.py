@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from beamsearch.errors import Waiting
+from beamsearch.executor.usage import Usage
 
 
 class Elsewhere:
@@ -14,6 +15,7 @@ class Elsewhere:
 
     def __init__(self, gpu: str) -> None:
         self.gpu = gpu
+        self.usage = Usage()
 
     def run(self, job: Any) -> Any:
         """Raises Waiting."""
@@ -21,6 +23,9 @@ class Elsewhere:
             f"waits for a GPU step, and this machine has no {self.gpu}: move the run's folder to "
             "one that has"
         )
+
+    def prepare(self, subjects: Any) -> None:
+        """Nothing: it is not judged here."""
 
     def walls(self) -> str:
         """None are missing: no candidate runs here."""

@@ -1,7 +1,9 @@
 """What an executor is asked and what it answers: records both ways, so a lane may be elsewhere."""
 
+from collections.abc import Sequence
 from typing import Literal, Protocol, overload
 
+from beamsearch.executor.usage import Usage
 from beamsearch.inductor.captured import Compilation
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
@@ -23,6 +25,8 @@ class JudgeJob(Record):
     """Decide whether a kernel computes the problem and, where it does, how long it takes."""
 
     subject: Subject
+    seen: dict[str, str] = {}
+    """Fingerprint of compiled code -> the candidate that had it: one of these is not judged."""
     thorough: bool = False
     """Also every shape and layout that is only reported: for one kernel, not for hundreds."""
     sanitize: bool = False
@@ -64,6 +68,22 @@ class CompileJob(Record):
     """One of `inductor.capture.WAYS`."""
 
 
+class SweepJob(Record):
+    """Time forms of one correct kernel that differ in constants. The first is the kernel as it is;
+    what is fast here is judged afterwards like any other kernel."""
+
+    subjects: list[Subject]
+
+
+class Sweep(Record):
+    """Milliseconds by subject name, one a rung: slow forms left early. Modelled without a GPU."""
+
+    times_ms: dict[str, list[float]]
+    failed: dict[str, str] = {}
+    """Subject without a time -> why."""
+    modelled: bool = False
+
+
 class Executor(Protocol):
     """Runs jobs. A job either gives its record or raises a BeamsearchError; it never hangs."""
 
@@ -71,6 +91,8 @@ class Executor(Protocol):
     """Device name, or the target times are modelled for."""
     measures: bool
     """Whether times are measured here; otherwise they are modelled."""
+    usage: Usage
+    """Where the time goes."""
 
     @overload
     def run(self, job: JudgeJob) -> Judgement: ...
@@ -80,6 +102,12 @@ class Executor(Protocol):
     def run(self, job: ProfileJob) -> Profile: ...
     @overload
     def run(self, job: CompileJob) -> Compilation: ...
+    @overload
+    def run(self, job: SweepJob) -> Sweep: ...
+
+    def prepare(self, subjects: Sequence[Subject]) -> None:
+        """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
+        ...
 
     def walls(self) -> str:
         """Which walls around candidates are missing here, in one line."""

@@ -11,22 +11,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from beamsearch.executor.usage import Usage, Work
+
 SHARED = Path("/tmp")
 
 
 class Lane:
     """The lock that every use of a GPU takes, keyed by the GPU's UUID."""
 
-    def __init__(self, uuid: str, folder: Path | None = None) -> None:
+    def __init__(
+        self, uuid: str, folder: Path | None = None, *, usage: Usage | None = None
+    ) -> None:
+        self._usage = usage or Usage()
         self._thread_lock = threading.Lock()
         # Not TMPDIR, which two processes on one GPU may have set to different folders.
         common = SHARED if SHARED.is_dir() else Path(tempfile.gettempdir())
         self._path = (folder or common) / f"beamsearch-{uuid}.lock"
 
     @contextmanager
-    def held(self, timeout_s: float | None = None) -> Iterator[bool]:
+    def held(self, timeout_s: float | None = None, *, work: Work = "preparing") -> Iterator[bool]:
         """Hold the GPU; whoever waits gets it when this ends, also by a kill. False, and not held,
-        where it was not free in time."""
+        where it was not free in time. `work`: what for, in the account of its time."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if not self._thread_lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
             yield False
@@ -34,7 +39,13 @@ class Lane:
         try:
             descriptor = self._open()
             try:
-                yield _locked(descriptor, deadline)
+                with self._usage.waiting("another process"):
+                    locked = _locked(descriptor, deadline)
+                if not locked:
+                    yield False
+                    return
+                with self._usage.holding(work):
+                    yield True
             finally:
                 os.close(descriptor)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -14,7 +15,11 @@ from beamsearch.executor.jobs import (
     JudgeJob,
     Judgement,
     ProfileJob,
+    Subject,
+    Sweep,
+    SweepJob,
 )
+from beamsearch.executor.usage import Usage
 from beamsearch.inductor.captured import Compilation
 from beamsearch.inductor.process import compile_reference
 from beamsearch.judge.processes import ForkServers, ServerLost
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
     from profiling.gpus import Gpu
 
 
-Job = JudgeJob | CompareJob | ProfileJob | CompileJob
+Job = JudgeJob | CompareJob | ProfileJob | CompileJob | SweepJob
 
 
 class LocalExecutor:
@@ -48,7 +53,9 @@ class LocalExecutor:
         seed: int,
         interpreter_processes: int = 2,
         profiler: Literal["auto", "compiler"] = "auto",
+        usage: Usage | None = None,
     ) -> None:
+        self.usage = usage or Usage()
         self.measures = device is not None
         self.gpu = gpu.name
         self._problem = problem
@@ -64,6 +71,7 @@ class LocalExecutor:
         self._without: ModellingJudge | None = None
         self._measuring: MeasuringJudge | None = None
         common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
+        common["usage"] = self.usage
         if device is None:
             self._without = ModellingJudge(problem, gpu, slots=interpreter_processes, **common)
         else:
@@ -82,21 +90,27 @@ class LocalExecutor:
     def run(self, job: ProfileJob) -> Profile: ...
     @overload
     def run(self, job: CompileJob) -> Compilation: ...
+    @overload
+    def run(self, job: SweepJob) -> Sweep: ...
 
-    def run(self, job: Job) -> Judgement | Comparison | Profile | Compilation:
+    def run(self, job: Job) -> Judgement | Comparison | Profile | Compilation | Sweep:
         """The job's record. Raises BeamsearchError."""
         try:
             return self._run(job)
         except ServerLost:  # its successor is there already; the candidate may be innocent
             return self._run(job)
 
-    def _run(self, job: Job) -> Judgement | Comparison | Profile | Compilation:
+    def _run(self, job: Job) -> Judgement | Comparison | Profile | Compilation | Sweep:
         judge = self._measuring or self._without
         assert judge is not None
         if isinstance(job, JudgeJob):
-            return judge.judge(job.subject, thorough=job.thorough, sanitize=job.sanitize)
+            return judge.judge(
+                job.subject, seen=job.seen, thorough=job.thorough, sanitize=job.sanitize
+            )
         if isinstance(job, ProfileJob):
             return judge.profile(job.subject)
+        if isinstance(job, SweepJob):
+            return judge.sweep(job.subjects)
         if self._measuring is None:
             raise BeamsearchError("timing needs an NVIDIA GPU; there is none here")
         if isinstance(job, CompileJob):
@@ -104,6 +118,11 @@ class LocalExecutor:
             uuid = self._measuring.gpu_uuid
             return compile_reference(self._problem, job.way, self._device, uuid)
         return self._measuring.compare(job.subjects)
+
+    def prepare(self, subjects: Sequence[Subject]) -> None:
+        """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
+        if self._measuring is not None:
+            self._measuring.prepare(subjects)
 
     def walls(self) -> str:
         """Which walls around candidates are missing here, in one line."""

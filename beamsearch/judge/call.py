@@ -7,6 +7,7 @@ problem's own inputs from a public seed.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -22,8 +23,10 @@ WARMUPS = 2
 
 
 def main(spec_file: str) -> None:
-    """Build, bind, warm up, and call once with the profiler on."""
+    """Wait for the GPU, build, bind, warm up, and call once with the profiler on."""
     spec = json.loads(Path(spec_file).read_text())
+    if "go" in spec and not _my_turn(Path(spec["ready"]), Path(spec["go"])):
+        return  # whoever wanted it is gone
     torch.cuda.set_device(spec["device"])
     problem = read_problem_message(spec["problem"])
     instance = instantiate(problem, f"cuda:{spec['device']}", spec["seed"])
@@ -38,6 +41,17 @@ def main(spec_file: str) -> None:
         call()
         torch.cuda.synchronize()
         torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+
+
+def _my_turn(ready: Path, go: Path) -> bool:
+    """Say that the GPU is wanted (see `profiling.ncu.Turn`); whether it was given."""
+    pipe = os.open(go, os.O_RDONLY | os.O_NONBLOCK)  # opening waits for nobody, reading does
+    os.set_blocking(pipe, True)
+    ready.touch()
+    try:
+        return bool(os.read(pipe, 1))  # nothing where whoever wanted it is gone
+    finally:
+        os.close(pipe)
 
 
 if __name__ == "__main__":

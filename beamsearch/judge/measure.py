@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beamsearch.executor.jobs import Comparison, Subject
+from beamsearch.executor.jobs import Comparison, Subject, Sweep
 from beamsearch.judge.agreement import flush_ms, impossible
 from beamsearch.judge.comparison import Comparer
 from beamsearch.judge.gauges import Gauges, Reading
@@ -17,6 +17,7 @@ from beamsearch.judge.least import needed_share
 from beamsearch.judge.processes import CandidateProcess
 from beamsearch.judge.sources import triton_kernels
 from beamsearch.judge.stopwatch import flush_bytes
+from beamsearch.judge.sweep import Forms, Sweeper
 from beamsearch.judge.timing import TimedSets, time_calls, watch_calls
 from beamsearch.judge.verify import Log, Rejected
 from beamsearch.problem import Problem, least_work
@@ -100,6 +101,18 @@ class Visit:
                 for name, done in batches.items()
             },
         )
+
+    def sweep(
+        self,
+        forms: Forms,
+        sets: InputSets,
+        bound: list[InputSet],
+        open_process: Callable[..., CandidateProcess],
+        mend: Callable[[], None],
+    ) -> Sweep:
+        """Times of forms of one kernel. `restore` must follow."""
+        timed = self._timed = self._timed_sets(sets, bound)
+        return Sweeper(forms, timed, open_process, mend).run()
 
     def restore(self) -> None:
         """Give timed sets their own values again; no candidate may be alive, and in the way."""

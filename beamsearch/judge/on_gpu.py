@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import BeamsearchError, KernelError, ProblemError, Stopped
-from beamsearch.executor.jobs import Comparison, Judgement, Subject
+from beamsearch.executor.jobs import Comparison, Judgement, Subject, Sweep
 from beamsearch.executor.lane import Lane
+from beamsearch.executor.usage import Usage
+from beamsearch.judge.ahead import Compilers
 from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
 from beamsearch.judge.measure import Visit
 from beamsearch.judge.memory import SharedMemory
@@ -35,6 +37,7 @@ from beamsearch.judge.robustness import (
 from beamsearch.judge.sanitizer import check_memory
 from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
+from beamsearch.judge.sweep import compiled_forms
 from beamsearch.judge.verify import (
     COMPILE_S,
     FIRST_CALL_S,
@@ -43,9 +46,9 @@ from beamsearch.judge.verify import (
     Log,
     Rejected,
     check_policy,
-    compile_call,
     load,
     run_sets,
+    unseen,
 )
 from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, USER
 from beamsearch.problem import Problem, shrink
@@ -82,6 +85,7 @@ class MeasuringJudge:
         scratch: Path,
         seed: int,
         use_ncu: bool = True,
+        usage: Usage | None = None,
     ) -> None:
         import torch
 
@@ -95,8 +99,8 @@ class MeasuringJudge:
         self._servers = servers
         self._scratch = scratch
         self._seed = seed
-        self._lane = Lane(self._visit.gpu_uuid)
-        self._compilers = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) // 2))
+        self._usage = usage or Usage()
+        self._lane = Lane(self._visit.gpu_uuid, usage=self._usage)
         self._memory = memory = SharedMemory(f"cuda:{device}")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
         self._elsewhere: list[tuple[str, InputSets]] | None = None
@@ -106,24 +110,32 @@ class MeasuringJudge:
             self._smoke = InputSets(shrink(problem), f"cuda:{device}", memory, seed)
         except ProblemError as error:
             self._no_smoke = f"shrunk shapes: {error}"
+        shapes = [problem, self._smoke.problem] if self._smoke else [problem]
+        arguments = [meta_arguments(shape) for shape in shapes]
+        self._compilers = Compilers(servers, gpu, arguments, self._usage)
         self._ready = False
-        self._compiled: dict[str, Profile] = {}
         self._profiles: dict[str, Profile] = {}
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
         self._lock = threading.Lock()
 
     def judge(
-        self, subject: Subject, *, thorough: bool = False, sanitize: bool = False
+        self,
+        subject: Subject,
+        *,
+        seen: Mapping[str, str] | None = None,
+        thorough: bool = False,
+        sanitize: bool = False,
     ) -> Judgement:
-        """Verdict, and the measured time where it is correct."""
+        """Verdict, and the measured time where it is correct. `seen` as in `JudgeJob`."""
         source = source_of(subject)
         log = Log()
         try:
             check_policy(source, log)
             path = write_source(self._scratch, source)
             self._prepare()
-            self._compile_ahead(source, path, log)
-            with self._lane.held():
+            self._compilers.result(path, source_key(source)).tell(log)
+            unseen(seen or {}, log)
+            with self._lane.held(work="judging"):
                 measurement = self._on_gpu(source, path, log, thorough)
                 if sanitize:
                     self._check_memory(path, log)
@@ -131,39 +143,32 @@ class MeasuringJudge:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
 
-    def _compile_ahead(self, source: str, path: str, log: Log) -> None:
-        """Compile for the true shapes while somebody else has the GPU.
+    def prepare(self, subjects: Sequence[Subject]) -> None:
+        """Begin to compile kernels that will be judged. Returns at once."""
+        self._prepare()
+        for subject in subjects:
+            source = source_of(subject)
+            with suppress(Rejected):  # its judgement says so
+                check_policy(source, Log())
+                self._compilers.begin(write_source(self._scratch, source), source_key(source))
 
-        The GPU then finds the code in the run's compile cache. What fails here on `meta` tensors
-        alone may still run, so only the GPU's word counts; except for a source that cannot even be
-        imported, or never ends.
-        """
-        arguments = meta_arguments(self._problem)
-        gpu = self._gpu.model_dump(mode="json")
-        key = source_key(source)
-        forked = self._servers.fork("normal", key=key, limit_memory=False)
-        with self._compilers, forked as process:
+    def sweep(self, subjects: Sequence[Subject]) -> Sweep:
+        """Times of forms of one kernel, by successive halving: compiled side by side first, then
+        called in one process."""
+        import torch
+
+        self._prepare()
+        forms = compiled_forms(subjects, self._scratch, self._compilers)
+        with self._lane.held(work="tuning"):
+            true = self._true_sets()
             try:
-                load(process, path)
-                log.passed(Stage.LOAD, "import")
-                profile = compile_call(process, arguments, gpu, log)
-                with self._lock:
-                    self._compiled[key] = profile
-                self._compile_smoke(process, gpu)
-            except Rejected as rejection:
-                if rejection.stage is Stage.LOAD or rejection.outcome is Outcome.TIMEOUT:
-                    raise
-                log.not_checked.append(f"compilation without a GPU: {rejection.reason}")
+                return self._visit.sweep(forms, self._true, true, self.open_process, self._mend)
+            except torch.OutOfMemoryError as error:
+                reason = f"leaves no GPU memory to check results with: {error}".splitlines()[0]
+                return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
             finally:
-                process.end()
-                log.output.append(process.output)
-
-    def _compile_smoke(self, process: CandidateProcess, gpu: dict[str, Any]) -> None:
-        """The same for the shrunk shapes, for the cache alone: what fails here says nothing."""
-        if self._smoke is not None:
-            arguments = meta_arguments(self._smoke.problem)
-            with suppress(CandidateError, ProcessDied, DeadlineMissed):
-                process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu)
+                self._visit.restore()
+                self._mend()
 
     def _prepare(self) -> None:
         """Once, before the first candidate: which walls CUDA works behind, and in the compile cache
@@ -238,7 +243,8 @@ class MeasuringJudge:
                 run_sets(process, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
                 log.specialised(Stage.OTHER_SHAPES, "shrunk shapes", elsewhere.reason)
             check_determinism(process, self._true, true[0], log, GPU_CALL_S)
-            measurement = self._visit.measure(process, source, self._true, true, log)
+            with self._usage.holding("timing"):
+                measurement = self._visit.measure(process, source, self._true, true, log)
             if thorough:
                 self._try_elsewhere(process, opened, log)
             else:
@@ -340,7 +346,7 @@ class MeasuringJudge:
         import torch
 
         self._prepare()
-        with self._lane.held():
+        with self._lane.held(work="comparing"):
             true = self._true_sets()
             try:
                 return self._visit.compare(
@@ -358,6 +364,7 @@ class MeasuringJudge:
         Where somebody keeps the lane (a worker that was given up, within a profiler), the memory
         goes back when this process ends.
         """
+        self._compilers.close()
         with self._lane.held(CLOSE_S) as held:
             if not held:
                 return
@@ -394,18 +401,14 @@ class MeasuringJudge:
 
     def _profile_with_ncu(self, source: str) -> Profile:
         path = write_source(self._scratch, source)
-        with self._lane.held():
-            return profile_on_gpu(self._problem, path, source, self._device, self._scratch)
+        hold = partial(self._lane.held, work="profiling")
+        return profile_on_gpu(self._problem, path, source, self._device, self._scratch, hold)
 
     def _compiler_profile(self, source: str) -> Profile:
-        key = source_key(source)
-        if key not in self._compiled:
-            log = Log()
-            try:
-                self._compile_ahead(source, write_source(self._scratch, source), log)
-            except Rejected as rejection:
-                raise KernelError(f"cannot be profiled: {rejection.reason}") from rejection
-        if key not in self._compiled:  # it may be correct, and a run goes on without a profile
-            note = "; ".join(log.not_checked)
+        compiled = self._compilers.result(write_source(self._scratch, source), source_key(source))
+        if compiled.rejection is not None:
+            raise KernelError(f"cannot be profiled: {compiled.rejection.reason}")
+        if compiled.profile is None:  # it may be correct, and a run goes on without a profile
+            note = "; ".join(compiled.log.not_checked)
             return Profile(source="compiler", gpu=self._gpu.name, launches=[], note=note)
-        return self._compiled[key]
+        return compiled.profile

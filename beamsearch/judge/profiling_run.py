@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from beamsearch.judge.inputs import derive_seed
@@ -20,14 +22,21 @@ PUBLIC_SEED = 0
 
 
 def profile_on_gpu(
-    problem: Problem, source_file: str, source: str, device: int, scratch: Path
+    problem: Problem,
+    source_file: str,
+    source: str,
+    device: int,
+    scratch: Path,
+    hold: Callable[[], AbstractContextManager[object]],
 ) -> Profile:
-    """Nsight Compute's profile of one bound call. Needs the lane. Raises ProfilingError."""
-    from profiling.ncu import profile_command
+    """Nsight Compute's profile of one bound call. `hold` takes the lane, which is held while the
+    GPU is used: not while Python starts, nor while the report is read. Raises ProfilingError."""
+    from profiling.ncu import Turn, profile_command
 
     folder = Path(source_file).parent
     cache = scratch / "triton-cache" / folder.name  # the source's own
     spec = folder / "call.json"
+    turn = Turn(folder / "ready", folder / "go", hold)
     spec.write_text(
         json.dumps(
             {
@@ -35,6 +44,8 @@ def profile_on_gpu(
                 "kernel": source_file,
                 "device": device,
                 "seed": derive_seed(PUBLIC_SEED, problem, "profile"),
+                "ready": str(turn.ready),
+                "go": str(turn.go),
             }
         )
     )
@@ -45,4 +56,5 @@ def profile_on_gpu(
         timeout_s=PROFILE_S,
         kernels=triton_kernels(source),
         keep_report=folder / "profile.ncu-rep",  # in scratch: whoever wants it takes it from there
+        turn=turn,
     )

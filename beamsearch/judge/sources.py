@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from beamsearch.errors import KernelError
@@ -34,6 +35,18 @@ def write_source(scratch: Path, source: str) -> str:
         draft.write_text(source)
         draft.replace(path)
     return str(path)
+
+
+def write_sources(scratch: Path, key: str, sources: Mapping[str, str]) -> dict[str, str]:
+    """Name -> path of a file with its source, all in the folder of that key."""
+    folder = scratch / "sources" / key
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    for number, (name, source) in enumerate(sources.items()):
+        path = folder / f"form_{number}.py"
+        path.write_text(source)
+        paths[name] = str(path)
+    return paths
 
 
 def triton_kernels(source: str) -> set[str]:

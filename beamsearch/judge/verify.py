@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,7 +21,7 @@ from beamsearch.judge.processes import (
     ProcessDied,
 )
 from beamsearch.kernel import check_source
-from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict
+from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
 from profiling.profile import Profile
 
 Answer = TypeVar("Answer")
@@ -209,13 +208,20 @@ def compile_call(
         lambda: process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu),
     )
     profile = parsed(Profile, answer.get("profile"), Stage.COMPILE)
-    log.code_fingerprint = fingerprint_of(profile)
+    log.code_fingerprint = profile.fingerprint and profile.fingerprint[:16]
     reason = works_elsewhere(profile)
     if reason:
         raise Rejected(Outcome.DISALLOWED, Stage.COMPILE, f"{what}: {reason}")
     launches = len(profile.launches)
     log.passed(Stage.COMPILE, "true shapes", f"{launches} launch{'es' * (launches != 1)}")
     return profile
+
+
+def unseen(seen: Mapping[str, str], log: Log) -> None:
+    """Raise Rejected where the compiled code is a candidate's in `seen` (fingerprint -> name)."""
+    twin = seen.get(log.code_fingerprint or "")
+    if twin is not None:
+        raise Rejected(Outcome.DUPLICATE, Stage.COMPILE, same_code(twin))
 
 
 def parsed(model: type[Parsed], told: object, stage: Stage) -> Parsed:
@@ -225,14 +231,6 @@ def parsed(model: type[Parsed], told: object, stage: Stage) -> Parsed:
     except ValidationError as error:
         reason = f"its process answered with no {model.__name__}: {one_line(str(error))}"
         raise Rejected(Outcome.CRASHED, stage, reason) from error
-
-
-def fingerprint_of(profile: Profile) -> str | None:
-    """One hash over all launches' compiled code, none where one has none."""
-    prints = [launch.fingerprint for launch in profile.launches]
-    if not prints or None in prints:
-        return None
-    return hashlib.sha256("/".join(str(p) for p in prints).encode()).hexdigest()[:16]
 
 
 def bind(process: CandidateProcess, name: str, handout: Handout, timeout_s: float) -> None:

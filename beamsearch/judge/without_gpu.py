@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import KernelError
-from beamsearch.executor.jobs import Judgement, Subject
+from beamsearch.executor.jobs import Judgement, Subject, Sweep
+from beamsearch.executor.usage import Usage
 from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import CandidateProcess, ForkServers
@@ -27,6 +29,7 @@ from beamsearch.judge.verify import (
     load,
     parsed,
     run_sets,
+    unseen,
 )
 from beamsearch.problem import Problem, shrink
 from beamsearch.records.measurement import Measurement
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 
 SMOKE_SETS = 4
 """Input sets that every candidate is run on; a call takes 0.05 to 2 s in the interpreter."""
+MODELLED_FORMS = 4
+"""Of a sweep, the kernel as it is included: each takes a second or two, and a model that cannot
+tell neighbours apart."""
 NOT_WITHOUT_GPU = [
     "results at the true shapes: there is no GPU here, so they were verified on shrunk shapes in "
     "Triton's interpreter",
@@ -57,7 +63,9 @@ class ModellingJudge:
         scratch: Path,
         seed: int,
         slots: int,
+        usage: Usage | None = None,
     ) -> None:
+        self._usage = usage or Usage()
         self._problem = problem
         self._gpu = gpu
         self._servers = servers
@@ -70,14 +78,20 @@ class ModellingJudge:
         self._profiles: dict[str, Profile] = {}
 
     def judge(
-        self, subject: Subject, *, thorough: bool = False, sanitize: bool = False
+        self,
+        subject: Subject,
+        *,
+        seen: Mapping[str, str] | None = None,
+        thorough: bool = False,
+        sanitize: bool = False,
     ) -> Judgement:
-        """Verdict, and the modelled time where it is correct. Raises ProblemError."""
+        """Verdict, and the modelled time where it is correct. `seen` as in `JudgeJob`. Raises
+        ProblemError."""
         source = source_of(subject)
         log = Log()
-        with self._slots:
+        with self._slots, self._usage.waiting("verification"):
             try:
-                profile = self._verify(source, log, thorough)
+                profile = self._verify(source, log, thorough, seen or {})
             except Rejected as rejection:
                 return Judgement(verdict=log.rejected(rejection))
         measurement = None
@@ -100,24 +114,70 @@ class ModellingJudge:
                 raise KernelError(f"{subject.name} cannot be profiled: {verdict.reason}")
         return self._profiles[key]
 
-    def _verify(self, source: str, log: Log, thorough: bool) -> Profile:
+    def sweep(self, subjects: Sequence[Subject]) -> Sweep:
+        """Modelled times of the first few forms of one kernel; nothing is verified."""
+        times: dict[str, list[float]] = {}
+        codes: dict[str, str] = {}
+        failed = {subject.name: "not modelled" for subject in subjects[MODELLED_FORMS:]}
+        for subject in subjects[:MODELLED_FORMS]:
+            source, log = source_of(subject), Log()
+            profile = self._profiles.get(source_key(source))
+            try:
+                if profile is None:
+                    with self._slots, self._usage.waiting("verification"):
+                        profile = self._modelled(source, log, codes, lambda process: None)
+            except Rejected as rejection:
+                failed[subject.name] = rejection.reason
+                continue
+            if profile.fingerprint is not None:
+                codes[profile.fingerprint[:16]] = subject.name
+            if profile.modelled_ms is not None:
+                times[subject.name] = [profile.modelled_ms]
+        return Sweep(times_ms=times, failed=failed, modelled=True)
+
+    def _verify(self, source: str, log: Log, thorough: bool, seen: Mapping[str, str]) -> Profile:
         """Every stage there is here; the profile of a kernel that passed them. Raises Rejected."""
+
+        def check(process: CandidateProcess) -> None:
+            log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
+            self._run_smoke(process, log, thorough)
+
+        profile = self._modelled(source, log, seen, check)
+        log.reach = Reach.GENERAL
+        if thorough:
+            self._try_elsewhere(write_source(self._scratch, source), log)
+        with self._lock:
+            self._profiles[source_key(source)] = profile
+        return profile
+
+    def _modelled(
+        self,
+        source: str,
+        log: Log,
+        seen: Mapping[str, str],
+        check: Callable[[CandidateProcess], None],
+    ) -> Profile:
+        """The profile with its modelled time. `check` is given the process in the interpreter.
+        Raises Rejected."""
         check_policy(source, log)
         path = write_source(self._scratch, source)
         arguments, gpu = self._true_arguments(), self._gpu.model_dump(mode="json")
-        with self._servers.fork("normal", key=source_key(source)) as process:
+        with (
+            self._usage.waiting("compilation"),
+            self._servers.fork("normal", key=source_key(source)) as process,
+        ):
             try:
                 load(process, path)
                 log.passed(Stage.LOAD, "import")
                 profile = compile_call(process, arguments, gpu, log)
+                unseen(seen, log)
             finally:
                 process.end()
                 log.output.append(process.output)
-        log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
         with self._servers.fork("interpreter", key=source_key(source)) as process:
             try:
                 load(process, path)
-                self._run_smoke(process, log, thorough)
+                check(process)
                 traced = guarded(
                     Stage.COMPILE,
                     "following its memory accesses",
@@ -126,13 +186,7 @@ class ModellingJudge:
             finally:
                 process.end()
                 log.output.append(process.output)
-        log.reach = Reach.GENERAL
-        if thorough:
-            self._try_elsewhere(path, log)
-        profile = model_time(profile, traced.get("trace"), self._gpu)
-        with self._lock:
-            self._profiles[source_key(source)] = profile
-        return profile
+        return model_time(profile, traced.get("trace"), self._gpu)
 
     def _run_smoke(self, process: CandidateProcess, log: Log, thorough: bool) -> None:
         sets = self._smoke_sets()

@@ -263,6 +263,7 @@ def attempt(item: Attempt) -> str:
     """An earlier candidate in one line."""
     lineage = [f"from `{item.parent}`"] if item.parent else []
     lineage += [f"repairs `{item.repair_of}`"] if item.repair_of else []
+    lineage += [f"tunes `{item.tuned_from}`"] if item.tuned_from else []
     lineage += [item.direction] if item.direction else []
     result = [item.outcome]
     if item.time:
@@ -350,6 +351,7 @@ def trial(
     return {
         "name": candidate.name,
         "repair_of": candidate.repair_of,
+        "tuned_from": candidate.tuned_from,
         "description": one_line(candidate.description),
         "verdict": verdict(candidate),
         "time": "" if time is None else f"{time}{_speedup(question.parent_time, time)}",

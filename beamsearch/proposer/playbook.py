@@ -23,6 +23,7 @@ from beamsearch.proposer.questions import (
     Trial,
     VariantsQuestion,
 )
+from beamsearch.proposer.rewrites import launch
 from beamsearch.proposer.rewrites.compositions import Proposal, pairs, simple
 from beamsearch.proposer.rewrites.hints import Hints, Shape
 from beamsearch.records.measurement import Measurement
@@ -87,8 +88,8 @@ def choose(question: Situation, seen: set[str], count: int) -> list[Proposal]:
 
 
 def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
-    """Every new proposal: tiers in order, what did badly before at the end; within a tier first
-    what gained in earlier runs, last what lost there."""
+    """Every new proposal: tiers in order, within a tier first what gained most in earlier runs; then
+    launch parameters, where these are swept anyway; and what did badly before at the end."""
     problem = (question.problem.source, question.problem.dtype)
     known = _simple(question.parent_source, *problem)
     new = {p: proposal for p, proposal in known.items() if p not in seen}
@@ -99,9 +100,13 @@ def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
                 new.setdefault(print_, proposal)
     record = _record(question)
     before = {move(done): gain for done, gain in question.memory.earlier.moves.items()}
-    return sorted(
-        new.values(), key=lambda p: (_poor(p, record), p.tier, -before.get(move(_what(p)), 1.0))
-    )
+
+    def place(proposal: Proposal) -> tuple[bool, bool, int, float]:
+        swept = question.tuned and proposal.names == (launch.REWRITE.name,)
+        gained = before.get(move(_what(proposal)), 1.0)
+        return _poor(proposal, record), swept, proposal.tier, -gained
+
+    return sorted(new.values(), key=place)
 
 
 _ONE_AT_A_TIME = Lock()
@@ -127,6 +132,8 @@ def _record(question: Situation) -> dict[str, list[float]]:
     """Move -> speedups over the parent wherever it was the only one; a failure counts as 0."""
     record: dict[str, list[float]] = defaultdict(list)
     for attempt in question.memory.attempts:
+        if attempt.tuned_from is not None:
+            continue  # its speedup is that of the change it was tuned after
         name = move(attempt.description.rpartition(" (answers")[0])
         failed = attempt.outcome not in ("correct", "duplicate", "no_code")
         if failed:

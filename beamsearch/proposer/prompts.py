@@ -182,7 +182,8 @@ def _asked(question: Question, cut: Counter[str]) -> dict[str, Any]:
     """What one kind of question adds."""
     keep = 1 - cut["diff"] / DIFF_STEPS
     if isinstance(question, VariantsQuestion):
-        return {"plan": plan(question.diagnosis), "variants": question.variants}
+        told = {"variants": question.variants, "tuned": question.tuned}
+        return {"plan": plan(question.diagnosis), **told}
     if isinstance(question, ReflectionQuestion):
         trials = [facts.trial(question, item, keep) for item in question.trials]
         return {"plan": plan(question.diagnosis), "trials": trials}

@@ -47,6 +47,7 @@ class Attempt(Record):
     """As printed: `0.541 ms` or `~0.541 ms`."""
     speedup_over_parent: float | None = None
     repair_of: str | None = None
+    tuned_from: str | None = None
 
 
 class Shown(Record):
@@ -111,6 +112,8 @@ class Situation(Record):
     """Which of the parent's workers in this round asks, and how many these are."""
     shares: int = 1
     memory: Memory
+    tuned: bool = False
+    """Whether launch parameters and block sizes are swept after a win, without whoever thinks."""
 
 
 class Prediction(Record):
@@ -149,7 +152,8 @@ class VariantsQuestion(Situation):
     diagnosis: Diagnosis
     variants: int
     seen: list[str] = []
-    """Fingerprints (`kernel.fingerprint`) of every kernel judged in completed rounds."""
+    """Fingerprints of every kernel judged in completed rounds: of its source (`kernel.fingerprint`)
+    and of its compiled code."""
 
 
 class Variant(Record):

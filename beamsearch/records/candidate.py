@@ -30,11 +30,15 @@ class Candidate(Record):
     """A kernel, where it came from, and what the judge found."""
 
     name: str
-    """`r3-w1-v0`; its repairs `r3-w1-v0-f1`, `-f2`; a first kernel is `r0-s0`."""
+    """`r3-w1-v0`; its repairs `r3-w1-v0-f1`, `-f2`; its tuned forms `r3-w1-v0-t1`; a first kernel
+    is `r0-s0`."""
     parent: str | None = None
-    """The kernel of the beam that it is compared with; a repair has that of what it repairs."""
+    """The kernel of the beam that it is compared with; a repair and a tuned form have that of what
+    they come from."""
     repair_of: str | None = None
     """The failed candidate that this one repairs."""
+    tuned_from: str | None = None
+    """The correct candidate that this one is a form of, with other launch parameters or blocks."""
     round: int
     worker: int | None = None
     direction: Direction | None = None

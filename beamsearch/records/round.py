@@ -3,6 +3,7 @@
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
+from beamsearch.records.tuning import Tuning
 
 
 class RoundRecord(Record):
@@ -23,6 +24,8 @@ class RoundRecord(Record):
     """The best kernel so far, a later one only by a confirmed win."""
     absent: dict[str, str] = {}
     """File that does not apply -> why."""
+    tunings: list[Tuning] = []
+    """The sweeps after this round's wins over their parents."""
 
 
 class Result(Record):

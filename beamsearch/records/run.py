@@ -4,6 +4,8 @@ from typing import Literal
 
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
+from beamsearch.records.tuning import TuningTotals
+from beamsearch.records.usage import LaneUse
 from beamsearch.settings import Settings
 from profiling.profile import Floor
 
@@ -81,6 +83,10 @@ class Totals(Record):
     seconds: float = 0.0
     review: ReviewScore | None = None
     """None where nothing was reviewed."""
+    tuning: TuningTotals | None = None
+    """None where nothing was tuned."""
+    lane: LaneUse | None = None
+    """Where the time went, of every process that worked on the run."""
 
 
 class Confirmation(Record):

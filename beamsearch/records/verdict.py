@@ -101,3 +101,8 @@ class Verdict(Record):
     def correct(self) -> bool:
         """Whether the candidate computes the problem, as far as could be checked here."""
         return self.outcome is Outcome.CORRECT
+
+
+def same_code(twin: str) -> str:
+    """The reason of a duplicate that is known by its compiled code."""
+    return f"its launches run the same code as those of {twin}; it was not judged again"

@@ -55,10 +55,10 @@ def survivors(
     """At most k different kernels, fastest first; the fastest of all is always among them.
 
     Of kernels that tie, the one of a family not kept yet goes first. Where all kept so far are of
-    one family, the last place goes to the best kernel of another within FAMILY_REACH. `families`
-    is of `families.families`; a kernel that is not in it is a family of its own.
+    one family, the last place goes to the best kernel of another within FAMILY_REACH. A kernel and
+    what it was tuned to are one, at its fastest. `families` is of `families.families`; a kernel that is not in it is a family of its own.
     """
-    ranked = distinct(pool, times)
+    ranked = _one_form_each(distinct(pool, times))
     kept: list[Candidate] = []
     while ranked and len(kept) < k:
         chosen = ranked[0]
@@ -75,6 +75,13 @@ def survivors(
         kept.append(chosen)
         ranked.remove(chosen)
     return sorted(kept, key=lambda c: times[c.name])
+
+
+def _one_form_each(ranked: list[Candidate]) -> list[Candidate]:
+    fastest: dict[str, Candidate] = {}
+    for candidate in ranked:
+        fastest.setdefault(candidate.tuned_from or candidate.name, candidate)
+    return list(fastest.values())
 
 
 def _family(name: str, families: Mapping[str, str]) -> str:

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from beamsearch.errors import BeamsearchError, ProblemError, Stopped
-from beamsearch.executor.jobs import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
+from beamsearch.executor.jobs import (
+    CompareJob,
+    JudgeJob,
+    Judgement,
+    ProfileJob,
+    Subject,
+    SweepJob,
+)
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge import verify
 from beamsearch.problem import Problem, find_problem
@@ -397,3 +404,39 @@ def test_closing_while_a_candidate_is_judged_gives_no_verdict(
     executor.close()
     thread.join(20)
     assert raised
+
+
+def test_a_twin_by_compiled_code_is_not_judged_and_names_the_first(executor: LocalExecutor) -> None:
+    first = executor.run(JudgeJob(subject=Subject(name="first", source=SCALE_KERNEL)))
+    seen = {str(first.verdict.code_fingerprint): "r1-w0-v0"}
+
+    def again(source: str) -> Judgement:
+        return executor.run(JudgeJob(subject=Subject(name="again", source=source), seen=seen))
+
+    twin = again(variant("mask = index < total", "mask = total > index"))
+    assert twin.verdict.outcome is Outcome.DUPLICATE
+    assert twin.verdict.stage is Stage.COMPILE
+    assert "r1-w0-v0" in twin.verdict.reason
+    assert twin.measurement is None
+    assert not any(check.stage is Stage.SMOKE for check in twin.verdict.checks)
+    other = again(variant(HOST, "    y = torch.zeros_like(x)\n"))
+    assert other.verdict.correct, "the same kernel after another host operation is another one"
+
+
+def test_a_sweep_ranks_forms_by_modelled_times_and_leaves_equal_code_out(
+    executor: LocalExecutor,
+) -> None:
+    forms = {
+        "as it is": SCALE_KERNEL,
+        "the same": variant("mask = index < total", "mask = total > index"),
+        "one element a program": SCALE_KERNEL.replace("1024", "1"),
+        "broken": variant("tl.load", "tl.lode"),
+        "too many": SCALE_KERNEL.replace("1024", "512"),
+    }
+    subjects = [Subject(name=name, source=source) for name, source in forms.items()]
+    sweep = executor.run(SweepJob(subjects=subjects))
+    assert sweep.modelled
+    assert set(sweep.times_ms) == {"as it is", "one element a program"}
+    assert sweep.times_ms["one element a program"][-1] > 2 * sweep.times_ms["as it is"][-1]
+    assert "as it is" in sweep.failed["the same"]
+    assert "lode" in sweep.failed["broken"]

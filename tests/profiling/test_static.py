@@ -254,3 +254,45 @@ def test_loops_are_told_from_the_code_around_them(tmp_path: Path) -> None:
     assert all(access.kind == "load" for loop in loops for access in loop.accesses)
     assert [a.kind for a in launch.regions[0].accesses].count("store") == 1
     assert max(loop.waits for loop in loops) >= 1
+
+
+def test_a_call_is_known_by_all_it_does_on_the_gpu_and_by_nothing_else(tmp_path: Path) -> None:
+    def of(*changes: tuple[str, str]) -> str | None:
+        source = COPY
+        for before, after in changes:
+            assert before in source
+            source = source.replace(before, after)
+        return compiled(tmp_path, source, meta(N)).fingerprint
+
+    launch = "    copy_kernel[grid](x, y, x.numel(), BLOCK=1024, num_warps=4)\n"
+    empty = "y = torch.empty_like(x)"
+    kept = "y = kept.setdefault(0, x) if 0 in kept else kept.setdefault(0, x + 1)"
+    rebuilt = "y = x + 1"
+    first = of()
+    assert first is not None
+    same = [
+        (empty, "y = torch.empty(x.shape, dtype=x.dtype, device=x.device)"),
+        (empty, empty + "\n    spare = x.view(-1, 2).t()"),
+        ("copy_kernel", "other_kernel"),
+    ]
+    assert {of(change) for change in same} == {first}
+    others = [
+        (empty, "y = torch.zeros_like(x)"),
+        (launch, launch + launch),
+        (launch, launch.replace("x, y, x", "y, x, x")),
+        (launch, launch.replace("num_warps=4", "num_warps=8")),
+        (
+            '(triton.cdiv(x.numel(), meta["BLOCK"]),)',
+            '(1 + triton.cdiv(x.numel(), meta["BLOCK"]),)',
+        ),
+        ("return y", "return x"),
+        (empty, rebuilt),
+    ]
+    found = [of(change) for change in others]
+    # Done once and kept: less from the second call on.
+    found.append(of((empty, kept), ("@triton.jit", "kept = {}\n\n@triton.jit")))
+    assert len({first, *found}) == 1 + len(found)
+
+
+def test_an_autotuned_call_has_no_fingerprint(tmp_path: Path) -> None:
+    assert compiled(tmp_path, TUNED, meta(N)).fingerprint is None

@@ -40,6 +40,15 @@ def test_equal_source_or_machine_code_is_one_kernel_the_earliest():
     assert [c.name for c in distinct(pool, {c.name: c.time_ms for c in pool})] == ["c0", "c2"]
 
 
+def test_a_kernel_and_what_it_was_tuned_to_take_one_place():
+    base, other = candidate("base", 1.1), candidate("other", 1.2)
+    tuned = candidate("base-t1", 1.0, tuned_from="base")
+    families = {"base": "a", "base-t1": "a", "other": "a"}
+    times = {c.name: c.time_ms for c in (base, other, tuned)}
+    kept = survivors([base, other, tuned], times, 2, families)
+    assert [c.name for c in kept] == ["base-t1", "other"]
+
+
 def test_a_family_is_kernels_that_share_their_lines(tmp_path):
     base = [f"line {n}" for n in range(20)]
     sources = {

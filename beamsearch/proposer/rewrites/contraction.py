@@ -106,7 +106,7 @@ def _contract(
     _add_axes(kernel, found.accumulator, axis)
     _define(kernel, root, axis)
     if len(blocks) == 1:
-        set_block(kernel, launch, blocks[0], sizes[0])
+        set_block(module, kernel, launch, blocks[0], sizes[0])
     axes = grid_axes(launch)
     rest = f" * ({product(others)})" if others else ""
     axes[root.axis] = parse(f"triton.cdiv({ast.unparse(host_extent)}, META['{axis}']){rest}")

@@ -42,25 +42,51 @@ def apply(source: str, hints: Hints) -> list[Result]:
         results += _tuned(source, name, kernel)
         if len(launches) != 1 or len(kernel.decorator_list) != 1:
             continue
-        points = _points(module, kernel, launches[0])
-        for point in points:
-            results += attempt(source, lambda m, n=name, p=point: _set(m, n, p))  # type: ignore[misc]
+        near, far, stages, registers = _points(module, kernel, launches[0])
+        results += _forms(source, name, [*near, *far, *stages, *registers])
     return results
+
+
+def settings_of(source: str) -> list[list[Result]]:
+    """For each kernel that is launched once and not tuned by its author: its settings, one changed
+    at a time, the likeliest first."""
+    try:
+        module = Module(source)
+    except NotApplicable:
+        return []
+    found = []
+    for name, kernel, launches in module.launched():
+        if len(launches) == 1 and len(kernel.decorator_list) == 1:
+            near, far, stages, registers = _points(module, kernel, launches[0])
+            found.append((name, _forms(source, name, [*near, *stages, *far, *registers])))
+    if len(found) == 1:
+        return [found[0][1]]
+    return [[(f"{name}: {what}", form) for what, form in forms] for name, forms in found]
 
 
 Point = dict[str, int]
 
 
-def _points(module: Module, kernel: ast.FunctionDef, launch: Launch) -> list[Point]:
-    """Settings to try, nearest first."""
-    warps = _constant(keyword(launch.call, "num_warps")) or 4
-    points: list[Point] = []
+def _forms(source: str, name: str, points: list[Point]) -> list[Result]:
+    """The source with each of the settings."""
+    results: list[Result] = []
+    for point in _unique(points):
+        results += attempt(source, lambda m, p=point: _set(m, name, p))  # type: ignore[misc]
+    return results
+
+
+def _points(
+    module: Module, kernel: ast.FunctionDef, launch: Launch
+) -> tuple[list[Point], list[Point], list[Point], list[Point]]:
+    """Settings to try: warps and blocks near those there are, further ones, stages, registers."""
+    warps = _option(module, launch, "num_warps") or 4
     near: list[Point] = [{"num_warps": w} for w in (warps * 2, warps // 2) if w in WARPS]
     far: list[Point] = [{"num_warps": w} for w in (warps * 4, warps // 4) if w in WARPS]
     blocks = block_parameters(module, kernel, launch)
     for name in blocks:
-        value = _block_value(argument(kernel, launch, name))
-        assert value is not None
+        limit = _limit(argument(kernel, launch, name), module, launch)
+        assert limit is not None and isinstance(limit.value, int)
+        value = limit.value
         for factor in FACTORS:
             new = int(value * factor)
             if not 1 <= new <= LARGEST:
@@ -72,11 +98,17 @@ def _points(module: Module, kernel: ast.FunctionDef, launch: Launch) -> list[Poi
                 near += [*both, step]
             else:
                 far += [step, *both]
-    points += near + far
-    if any(isinstance(n, ast.For) for n in ast.walk(kernel)):
-        stages = _constant(keyword(launch.call, "num_stages")) or 3
-        points += [{"num_stages": s} for s in STAGES if s != stages]
-    points += [{"maxnreg": n} for n in (64, 128, 255) if keyword(launch.call, "maxnreg") is None]
+    stages: list[Point] = []
+    # Loads are pipelined by it where they feed a matrix product in a loop, and nowhere else.
+    if any(calls(n, "dot", "dot_scaled") for n in ast.walk(kernel) if isinstance(n, ast.For)):
+        now = _option(module, launch, "num_stages") or 3
+        stages = [{"num_stages": s} for s in STAGES if s != now]
+    limited = keyword(launch.call, "maxnreg") is not None
+    registers: list[Point] = [] if limited else [{"maxnreg": n} for n in (64, 128, 255)]
+    return near, far, stages, registers
+
+
+def _unique(points: list[Point]) -> list[Point]:
     unique: list[Point] = []
     for point in points:
         if point not in unique:
@@ -88,9 +120,14 @@ def _set(module: Module, name: str, point: Point) -> str:
     kernel, launch = module.kernels[name], module.launches[name][0]
     for key, value in point.items():
         if key in ("num_warps", "num_stages", "maxnreg"):
-            set_argument(kernel, launch, key, ast.Constant(value=value))
+            given = keyword(launch.call, key)
+            named = _limit(given, module, launch) if isinstance(given, ast.Name) else None
+            if named is not None:
+                named.value = value
+            else:
+                set_argument(kernel, launch, key, ast.Constant(value=value))
         else:
-            set_block(kernel, launch, key, value)
+            set_block(module, kernel, launch, key, value)
     return ", ".join(f"{key} {value}" for key, value in point.items())
 
 
@@ -98,19 +135,40 @@ def _constant(node: ast.expr | None) -> int | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
-def _block_value(node: ast.expr | None) -> int | None:
-    """An integer, or the limit of a `min(…, limit)`."""
-    limit = _limit(node)
+def _option(module: Module, launch: Launch, name: str) -> int | None:
+    """What a launch gives for one of Triton's own parameters."""
+    limit = _limit(keyword(launch.call, name), module, launch)
     return limit.value if limit is not None and isinstance(limit.value, int) else None
 
 
-def _limit(node: ast.expr | None) -> ast.Constant | None:
-    """The constant that says how large a block is: all of it, or the limit of its min."""
+def _limit(node: ast.expr | None, module: Module, launch: Launch) -> ast.Constant | None:
+    """The constant that says how large a block is: all of it, the limit of its min, or what the one
+    assignment of a name gives it, in the host function or the module."""
+    if isinstance(node, ast.Name):
+        node = _assigned(node.id, module, launch)
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("min", "max"):
         if ast.unparse(node.func) == "max":
             return next((found for a in node.args if (found := _limit_of_min(a))), None)
         return _limit_of_min(node)
-    return node if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
+    return node if isinstance(node, ast.Constant) and type(node.value) is int else None
+
+
+def _assigned(name: str, module: Module, launch: Launch) -> ast.expr | None:
+    """What a name is given, where that happens once in all."""
+    stores = [
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+    ]
+    if len(stores) != 1 or any(
+        a.arg == name for a in ast.walk(launch.function.args) if isinstance(a, ast.arg)
+    ):
+        return None
+    for scope in (launch.function, module.tree):
+        for statement in scope.body:
+            if isinstance(statement, ast.Assign) and statement.targets == stores:
+                return statement.value
+    return None
 
 
 def _limit_of_min(node: ast.expr) -> ast.Constant | None:
@@ -124,26 +182,36 @@ def block_parameters(module: Module, kernel: ast.FunctionDef, launch: Launch) ->
     found = []
     flow = Flow(kernel)
     for name in sorted(constexprs(kernel)):
-        value = _block_value(argument(kernel, launch, name))
-        if value is None or not _is_block(kernel, name):
+        given = argument(kernel, launch, name)
+        limit = _limit(given, module, launch)
+        if limit is None or not isinstance(limit.value, int) or not _is_block(kernel, name):
             continue
+        value = limit.value
         try:
             axes = grid_axes(launch)
         except NotApplicable:
             continue
-        if any(f"META['{name}']" in ast.unparse(axis) for axis in axes):
-            found.append(name)
+        follows = any(f"META['{name}']" in ast.unparse(axis) for axis in axes)
+        if follows or (isinstance(given, ast.Name) and _reads(launch.function, given.id) > 1):
+            found.append(name)  # the grid is made from it, or the host makes it from the name
         elif _grid_literals(axes, value):
-            others = [
-                other
+            limits = [
+                _limit(argument(kernel, launch, other), module, launch)
                 for other in constexprs(kernel) - {name}
-                if _block_value(argument(kernel, launch, other)) == value
             ]
-            if not others:
+            if not any(other is not None and other.value == value for other in limits):
                 found.append(name)
         elif not _scales_program(kernel, flow, name):
             found.append(name)
     return found
+
+
+def _reads(function: ast.AST, name: str) -> int:
+    """How often a name is read."""
+    return sum(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        for node in ast.walk(function)
+    )
 
 
 def _is_block(kernel: ast.FunctionDef, name: str) -> bool:
@@ -179,16 +247,13 @@ def _scales_program(kernel: ast.FunctionDef, flow: Flow, name: str) -> bool:
     return False
 
 
-def set_block(kernel: ast.FunctionDef, launch: Launch, name: str, value: int) -> None:
+def set_block(
+    module: Module, kernel: ast.FunctionDef, launch: Launch, name: str, value: int
+) -> None:
     """Another block size at a launch, and in its grid where that is written as a number."""
-    given = argument(kernel, launch, name)
-    old = _block_value(given)
-    assert old is not None and given is not None
-    limit = _limit(given)
-    if isinstance(given, ast.Call) and limit is not None:
-        limit.value = value
-    else:
-        set_argument(kernel, launch, name, ast.Constant(value=value))
+    limit = _limit(argument(kernel, launch, name), module, launch)
+    assert limit is not None and isinstance(limit.value, int)
+    old, limit.value = limit.value, value
     axes = grid_axes(launch)
     literals = _grid_literals(axes, old)
     if literals and not any(f"META['{name}']" in ast.unparse(axis) for axis in axes):

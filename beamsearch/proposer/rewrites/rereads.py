@@ -97,7 +97,7 @@ def _resize(module: Module, kernel: ast.FunctionDef, launch: Launch, block: int,
     blocks = block_parameters(module, kernel, launch)
     if len(blocks) != 1:
         return ""
-    set_block(kernel, launch, blocks[0], block)
+    set_block(module, kernel, launch, blocks[0], block)
     set_argument(kernel, launch, "num_warps", ast.Constant(value=warps))
     return f", {blocks[0]} {block}, {warps} warps"
 

@@ -1,0 +1,79 @@
+"""Where a run's time goes: what the lane is busy with, and what it is idle for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from beamsearch.records.usage import LaneUse
+
+Work = Literal["judging", "timing", "profiling", "tuning", "comparing", "preparing"]
+"""What holds the lane: `timing` within a judgement, `preparing` what is done once."""
+Wait = Literal["another process", "compilation", "verification", "model"]
+"""What a lane that nobody holds waits for: a GPU that others use, the compiler, results checked on
+CPU cores, whoever thinks. What is none of these is files: the trace, prompts, Python's own time."""
+WAITS: tuple[Wait, ...] = ("another process", "compilation", "verification", "model")
+"""Where several go on at once, the first is told: it is what will take the lane soonest."""
+FILES = "files"
+
+
+class Usage:
+    """An account of every moment since it was opened; thread-safe."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since = clock()
+        self._holding: list[Work] = []
+        self._waiting: Counter[Wait] = Counter()
+        self._busy: Counter[str] = Counter()
+        self._idle: Counter[str] = Counter()
+
+    @contextmanager
+    def holding(self, work: Work) -> Iterator[None]:
+        """The lane is held for this; within another, for this part of it."""
+        with self._lock:
+            self._book()
+            self._holding.append(work)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._book()
+                self._holding.remove(work)
+
+    @contextmanager
+    def waiting(self, wait: Wait) -> Iterator[None]:
+        """Something goes on that the lane may have to wait for."""
+        with self._lock:
+            self._book()
+            self._waiting[wait] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._book()
+                self._waiting[wait] -= 1
+
+    def _book(self) -> None:
+        now = self._clock()
+        seconds, self._since = now - self._since, now
+        if self._holding:
+            self._busy[self._holding[-1]] += seconds  # type: ignore[assignment]
+        else:
+            why = next((wait for wait in WAITS if self._waiting[wait]), FILES)
+            self._idle[why] += seconds  # type: ignore[assignment]
+
+    def so_far(self) -> LaneUse:
+        """The account up to now."""
+        with self._lock:
+            self._book()
+            return LaneUse(busy_s=_rounded(self._busy), idle_s=_rounded(self._idle))
+
+
+def _rounded(seconds: Counter[str]) -> dict[str, float]:
+    return {what: round(s, 2) for what, s in seconds.most_common() if round(s, 2)}

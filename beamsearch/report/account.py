@@ -1,0 +1,53 @@
+"""What a run spent its time on, and what tuning brought, in lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beamsearch.report.numbers import clock
+from beamsearch.summary import tuning_gain
+
+if TYPE_CHECKING:
+    from beamsearch.records.round import RoundRecord
+    from beamsearch.records.run import Totals
+    from beamsearch.records.usage import LaneUse
+
+
+def account(totals: Totals) -> list[str]:
+    """Tuning and the lane, as far as there is something to tell."""
+    lines = []
+    tuning = totals.tuning
+    if tuning is not None:
+        gained = f"{tuning.gains} gained"
+        if tuning.best_gain is not None:
+            gained += f", at best {tuning.best_gain:.2f}x"
+        lines.append(
+            f"tuning: {tuning.sweeps} sweeps of {tuning.configurations} configurations in "
+            f"{clock(tuning.seconds)}, no model asked; {gained}, {tuning.mean_gain:.2f}x on average"
+        )
+    if totals.lane is not None:
+        lines += lane(totals.lane)
+    return lines
+
+
+def lane(use: LaneUse) -> list[str]:
+    """The lane's busy share and what it was for; where there is none, what was waited for."""
+    idle = _seconds(use.idle_s)
+    if not use.busy_s or use.share is None:
+        return [f"time went to: {idle}"] if idle else []
+    return [
+        f"GPU lane: {use.share:.0%} busy ({_seconds(use.busy_s)}); idle for: {idle or 'nothing'}"
+    ]
+
+
+def swept(record: RoundRecord) -> list[str]:
+    """A line for each sweep of a round."""
+    return [
+        f"{tuning.of} tuned: {tuning.timed} configurations in {tuning.seconds:.1f} s, "
+        f"{'~' if tuning.modelled else ''}{tuning_gain(tuning, record):.2f}x"
+        for tuning in record.tunings
+    ]
+
+
+def _seconds(parts: dict[str, float]) -> str:
+    return ", ".join(f"{what} {seconds:.0f} s" for what, seconds in parts.items() if seconds >= 0.5)

@@ -1,0 +1,128 @@
+"""Tuning apart from thinking: after a structural win, other launch parameters and block sizes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from beamsearch.candidates import Made, names_of
+from beamsearch.executor.jobs import Subject, SweepJob
+from beamsearch.kernel import build, fingerprint
+from beamsearch.proposer.questions import Variant
+from beamsearch.proposer.rewrites.launch import settings_of
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.trace import Trace, read_record, recorded
+from beamsearch.records.tuning import Form, Tuning
+from beamsearch.search import NOISE, Plan, is_win
+from beamsearch.summary import comparable_times
+
+if TYPE_CHECKING:
+    from beamsearch.worker import Worker
+
+FILE = "tuning.json"
+JUDGED = 2
+"""The fastest forms that are judged, the second only where the first is not a gain after all."""
+AS_IT_IS = "as it is"
+
+
+class Tuner:
+    """Tunes the best of one worker's candidates."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.shared = worker.shared
+        self.count = self.shared.settings.configurations(self.shared.executor.measures)
+
+    def run(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The judged forms; none where nobody won by more than constants, or no form is faster."""
+        times = comparable_times(
+            self.shared.trace, [*self.worker.view.candidates.values(), *candidates]
+        )
+        winner = self._winner(candidates, times)
+        if winner is None:
+            return []
+        forms = forms_of(self.shared.source(winner), self.count)
+        if not forms:
+            return []
+        self.worker.doing(f"tuning {winner.name}")
+        tuning = recorded(self.worker.folder / FILE, Tuning, lambda: self._sweep(winner, forms))
+        judged: list[Candidate] = []
+        for number, setting in enumerate(gaining(tuning)[:JUDGED], 1):
+            variant = Variant(description=f"{setting}; tuned", source=forms[setting])
+            name = f"{winner.name}-t{number}"
+            made = Made(name, variant, winner.author, tuned_from=winner.name)
+            seen = {**names_of([*candidates, *judged]), **self.worker.view.seen}
+            judged.append(self.worker.judge(made, seen))
+            if is_win(judged[-1].time_ms, winner.time_ms):
+                break
+        return judged
+
+    def _winner(
+        self, candidates: Sequence[Candidate], times: Mapping[str, float]
+    ) -> Candidate | None:
+        """The fastest that beats its parent and is built otherwise."""
+        if not self.count:
+            return None
+        parent = self.worker.parent
+        won = [
+            c for c in candidates if c.name in times and is_win(times[c.name], times[parent.name])
+        ]
+        if not won:
+            return None
+        best = min(won, key=lambda c: times[c.name])
+        alike = build(self.shared.source(best)) == build(self.shared.source(parent))
+        return None if alike else best
+
+    def _sweep(self, winner: Candidate, forms: Mapping[str, str]) -> Tuning:
+        begun = time.monotonic()
+        sources = {AS_IT_IS: self.shared.source(winner), **forms}
+        subjects = [Subject(name=setting, source=source) for setting, source in sources.items()]
+        sweep = self.shared.executor.run(SweepJob(subjects=subjects))
+        self.shared.check_stop()
+        return Tuning(
+            of=winner.name,
+            modelled=sweep.modelled,
+            forms=[
+                Form(
+                    setting=setting,
+                    fingerprint=fingerprint(source),
+                    times_ms=sweep.times_ms.get(setting, []),
+                    reason=sweep.failed.get(setting, ""),
+                )
+                for setting, source in sources.items()
+            ],
+            seconds=round(time.monotonic() - begun, 3),
+        )
+
+
+def forms_of(source: str, count: int) -> dict[str, str]:
+    """Setting -> source of up to `count` forms of a kernel, nearest first; of several kernels that
+    it launches, each in turn."""
+    forms: dict[str, str] = {}
+    lists = [iter(results) for results in settings_of(source)]
+    while lists and len(forms) < count:
+        for results in list(lists):
+            setting, form = next(results, ("", ""))
+            if not form:
+                lists.remove(results)
+            elif len(forms) < count and form not in forms.values():
+                forms[setting] = form
+    return forms
+
+
+def gaining(tuning: Tuning) -> list[str]:
+    """Settings that came to the last rung and beat the kernel as it is by more than the noise,
+    fastest first."""
+    base, *others = tuning.forms
+    if not base.times_ms:
+        return []
+    last = {f.setting: f.times_ms[-1] for f in others if len(f.times_ms) == len(base.times_ms)}
+    faster = [setting for setting, ms in last.items() if ms < base.times_ms[-1] * (1 - NOISE)]
+    return sorted(faster, key=lambda setting: last[setting])
+
+
+def tunings(trace: Trace, number: int, plan: Plan) -> list[Tuning]:
+    """The sweeps of a round, by worker."""
+    files = [trace.worker(number, a.worker) / FILE for a in plan.assignments]
+    return [read_record(path, Tuning) for path in files if path.is_file()]
