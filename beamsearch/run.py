@@ -324,7 +324,8 @@ class _Run:
             floor = beaten_floor(self.problem, progress.record.floor, confirmation.winner, device)
             progress.update(floor=floor)
             slower = slower_than_compiler(confirmation)
-            progress.update(notes=[*progress.record.notes, *slower])
+            before = progress.record.notes
+            progress.update(notes=[*before, *(note for note in slower if note not in before)])
         record = progress.save(
             status="finished", stop_reason=reason, confirmation=confirmation, best=best.name
         )
