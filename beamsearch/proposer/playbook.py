@@ -88,7 +88,7 @@ def choose(question: Situation, seen: set[str], count: int) -> list[Proposal]:
 
 
 def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
-    """Every new proposal: tiers in order, within a tier first what gained most in earlier runs; then
+    """Every new proposal: tiers in order, within one first what gained most in earlier runs; then
     launch parameters, where these are swept anyway; and what did badly before at the end."""
     problem = (question.problem.source, question.problem.dtype)
     known = _simple(question.parent_source, *problem)
