@@ -56,7 +56,7 @@ def survivors(
 
     Of kernels that tie, the one of a family not kept yet goes first. Where all kept so far are of
     one family, the last place goes to the best kernel of another within FAMILY_REACH. A kernel and
-    what it was tuned to are one, at its fastest. `families` is of `families.families`; a kernel that
+    what it was tuned to are one, at its fastest. `families` is of `families.families`; one that
     is not in it is a family of its own.
     """
     ranked = _one_form_each(distinct(pool, times))
