@@ -35,7 +35,7 @@ class Limits(Record):
 
 
 def made(rounds: Sequence[RoundRecord]) -> int:
-    """Candidates so far, repairs too; the first kernels are not counted."""
+    """Candidates so far, repairs and tuned forms too; the first kernels are not counted."""
     return sum(len(record.candidates) for record in rounds[1:])
 
 
@@ -52,8 +52,7 @@ def stop_reason(
     """Why the run ends here, or None.
 
     `speedup` is the running best's over the first kernel, of modelled times or of measured ones;
-    `multiple_of_floor` is of a measured,
-    confirmed time. `variants` are what one worker makes.
+    `multiple_of_floor` is of a measured, confirmed time. `variants` are what one worker makes.
     """
     done = len(rounds) - 1
     tilde = "~" if modelled else ""

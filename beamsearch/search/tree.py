@@ -26,7 +26,7 @@ class Tree(BestOfN):
 
     def parents(self, state: State) -> list[str]:
         """One draw a worker, each from a seed of its own."""
-        attempts = [c for c in state.candidates if c.parent and not c.repair_of]
+        attempts = [c for c in state.candidates if c.parent and not (c.repair_of or c.tuned_from)]
         if len(attempts) < FIRST_ATTEMPTS:
             return super().parents(state)
         kernels = [c.name for c in distinct(state.candidates, state.times)]
