@@ -212,7 +212,7 @@ def test_a_measured_run_goes_on_without_a_gpu_to_its_next_gpu_step(tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(recorded, folder)
     rounds = len(Trace(folder).completed_rounds())
-    said = beamsearch("resume", folder, "--rounds", rounds, code=5).stderr
+    said = beamsearch("resume", folder, "--rounds", rounds, "--patience", rounds, code=5).stderr
     assert "waits for a GPU step" in said and "NVIDIA H200" in said
     replies = list(folder.glob(f"optimization_trace/round_{rounds}/workers/*/opt_reply.txt"))
     assert replies, "what needs no GPU was done"
