@@ -14,6 +14,7 @@ from beamsearch.proposer.playbook import move
 from beamsearch.proposer.questions import Earlier
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace, read_record, write_record
+from beamsearch.records.verdict import Outcome
 from beamsearch.settings import Settings
 from beamsearch.summary import comparable_times
 
@@ -23,6 +24,9 @@ runs together: about 700 tokens, a twentieth of a prompt."""
 CHARACTERS = 300
 NUMBERS = re.compile(r"\br\d+-\w+(-\w+)*|\d+")
 """Names of candidates, and numbers."""
+
+NOTHING_SHOWN = (Outcome.CORRECT, Outcome.DUPLICATE, Outcome.NO_CODE, Outcome.SET_ASIDE)
+"""Without a speedup these say nothing of what was tried: nobody judged it, or nothing compares."""
 
 
 class EarlierLesson(Record):
@@ -81,14 +85,18 @@ def read_run(folder: Path) -> EarlierRun:
     by_name = {c.name: c for c in candidates}
     moves: dict[str, list[float]] = defaultdict(list)
     for candidate in candidates:
+        if candidate.parent is None or candidate.tuned_from is not None:
+            continue  # a tuned form's speedup is mostly that of the change it was tuned after
         gained = speedup(candidate, times)
-        if candidate.parent is not None and gained is not None:
+        if gained is not None:
             moves[what(candidate)].append(gained)
-        elif candidate.parent is not None and not candidate.verdict.correct:
+        elif candidate.verdict.outcome not in NOTHING_SHOWN:
             moves[what(candidate)].append(0.0)
 
     found: dict[str, EarlierLesson] = {}
     for lesson in lessons(trace, len(done), candidates, times):
+        if lesson.teacher and by_name[lesson.teacher].tuned_from is not None:
+            continue
         gained = speedup(by_name[lesson.teacher], times) if lesson.teacher else None
         one = EarlierLesson(text=move(lesson.text), avoid=lesson.avoid, speedup=gained)
         found.setdefault(lesson.teacher or lesson.text, one)  # one of a candidate is enough

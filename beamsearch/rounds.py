@@ -80,10 +80,11 @@ class Rounds:
         """The batch files, where questions go through them."""
         settings = shared.settings
         self.strategy = STRATEGIES[settings.strategy]
+        replays = settings.replays is not None  # every recorded round, however kernels do here
         self.limits = Limits(
             rounds=settings.rounds,
-            patience=settings.patience,
-            target_speedup=settings.target_speedup,
+            patience=None if replays else settings.patience,
+            target_speedup=None if replays else settings.target_speedup,
             candidates=settings.max_candidates or self.strategy.max_candidates,
         )
 

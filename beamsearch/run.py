@@ -293,7 +293,8 @@ class _Run:
         """The record that is there, running again, or a new one."""
         if self.trace.run_file.is_file():
             record = self.trace.run_record()
-            record = record.model_copy(update={"settings": self.settings, "status": "running"})
+            again = {"settings": self.settings, "status": "running", "stop_reason": None}
+            record = record.model_copy(update=again)
         else:
             record = RunRecord(
                 problem=self.problem.name,

@@ -35,6 +35,7 @@ from beamsearch.repairs import Repairs
 from beamsearch.reviews import believed, pays, score
 from beamsearch.search import Assignment, worker_seed
 from beamsearch.shared import RoundView, Shared
+from beamsearch.summary import comparable_times
 from beamsearch.tuning import Tuner
 from profiling.hotspots import annotate
 
@@ -226,10 +227,9 @@ class Worker:
     ) -> None:
         self.doing("reflecting")
         trials = [self.trial(situation, candidate) for candidate in candidates]
-        correct = [c for c in candidates if c.verdict.correct]
-        if correct and self.shared.proposer.reads_prompts:
+        best = self._best(candidates)
+        if best is not None and self.shared.proposer.reads_prompts:
             # Somebody is asked about it, and a model learns from what moved; the playbook does not.
-            best = min(correct, key=lambda c: c.time_ms)
             self.doing(f"profiling {best.name}")
             found = self.shared.findings(best)
             trials = [
@@ -243,9 +243,8 @@ class Worker:
 
     def _results(self, candidates: list[Candidate]) -> None:
         """`kernel.py` and `benchmark_results.json`: this worker's best, where one is verified."""
-        correct = [c for c in candidates if c.verdict.correct]
-        if correct:
-            best = min(correct, key=lambda c: c.time_ms)
+        best = self._best(candidates)
+        if best is not None:
             write_text(self.folder / "kernel.py", self.shared.source(best))
         results = BenchmarkResults(
             round=self.view.number,
@@ -255,6 +254,13 @@ class Worker:
             results=[self._result(candidate) for candidate in candidates],
         )
         write_record(self.folder / RESULTS, results)
+
+    def _best(self, candidates: list[Candidate]) -> Candidate | None:
+        """The fastest correct one, by ratios where a run was stopped in between."""
+        everyone = [*self.view.candidates.values(), *candidates]
+        times = comparable_times(self.shared.trace, everyone)
+        correct = [c for c in candidates if c.name in times]
+        return min(correct, key=lambda c: times[c.name], default=None)
 
     def _result(self, candidate: Candidate) -> Result:
         parent, own = self.parent.measurement, candidate.measurement

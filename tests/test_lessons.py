@@ -7,13 +7,14 @@ import pytest
 
 from beamsearch.errors import UsageError
 from beamsearch.learned import KEPT, Learned, earlier, learn, read_run
-from beamsearch.lessons import Lesson, lessons, standing, worded
+from beamsearch.lessons import Lesson, lessons, standing, what, worded
 from beamsearch.proposer.playbook import choose
 from beamsearch.proposer.prompts import render
 from beamsearch.proposer.questions import Earlier, Memory
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.trace import Trace, read_record
+from beamsearch.records.round import RoundRecord
+from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.settings import Settings
 from beamsearch.summary import comparable_times
@@ -139,3 +140,23 @@ def test_the_playbook_begins_with_what_gained_in_earlier_runs():
     assert last not in plain[:2]
     memory = Memory(earlier=Earlier(moves={"; ".join(last.moves): 2.0}))
     assert last in choose(variants_question("43", 2, memory=memory), set(), 2)
+
+
+@pytest.mark.parametrize("change", [{"tuned_from": "x"}, {"outcome": Outcome.DUPLICATE}])
+def test_a_duplicate_is_no_failure_and_a_tuned_form_no_lesson(change, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(artifact("43"), folder)
+    before = read_run(folder)
+    path = folder / "optimization_trace" / "round_2" / "round.json"
+    record = read_record(path, RoundRecord)
+    one = next(c for c in record.candidates if before.moves.get(what(c)) and c.verdict.correct)
+    if "outcome" in change:
+        verdict = one.verdict.model_copy(update=change | {"reason": "a twin"})
+        changed = one.model_copy(update={"verdict": verdict, "measurement": None})
+    else:
+        changed = one.model_copy(update=change)
+    candidates = [changed if c is one else c for c in record.candidates]
+    write_record(path, record.model_copy(update={"candidates": candidates}))
+    after = read_run(folder)
+    lost = len(before.moves[what(one)]) - len(after.moves.get(what(one), []))
+    assert lost == 1 and 0.0 not in after.moves.get(what(one), [])

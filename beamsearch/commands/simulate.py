@@ -38,11 +38,15 @@ def simulate(
     from beamsearch.simulation.landscape import fitted
 
     landscape = fitted()
+    if svg is not None:
+        write_text(svg, "")  # where it cannot be written, before the work is done
     curves = compare(landscape, seeds, processes=os.cpu_count() or 1)
     if svg is not None:
         write_text(svg, chart(curves))
     if json:
-        typer.echo(json_module.dumps([curve.model_dump(mode="json") for curve in curves]))
+        typer.echo(
+            json_module.dumps({"curves": [curve.model_dump(mode="json") for curve in curves]})
+        )
         return
     problems = len(landscape.starts)
     typer.echo(

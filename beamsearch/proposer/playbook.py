@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from threading import Lock
 
 from beamsearch.errors import ProblemError
@@ -99,7 +100,10 @@ def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
             if print_ not in seen and print_ not in known:
                 new.setdefault(print_, proposal)
     record = _record(question)
-    before = {move(done): gain for done, gain in question.memory.earlier.moves.items()}
+    gains: dict[str, list[float]] = defaultdict(list)
+    for done, gain in question.memory.earlier.moves.items():
+        gains[move(done)].append(gain)
+    before = {done: fmean(values) for done, values in gains.items()}
 
     def place(proposal: Proposal) -> tuple[bool, bool, int, float]:
         swept = question.tuned and proposal.names == (launch.REWRITE.name,)
@@ -220,12 +224,18 @@ def _reflection(question: ReflectionQuestion) -> str:
             if verdict.outcome is not Outcome.NO_CODE:
                 avoid.append(f"{what} on {question.parent}: {verdict.outcome.value}")
             continue
-        ratio = _speedup(question.parent_time, trial.candidate.measurement)
+        before, time = question.parent, question.parent_time
+        if trial.candidate.tuned_from is not None:
+            before = trial.candidate.tuned_from
+            time = next(
+                t.candidate for t in question.trials if t.candidate.name == before
+            ).measurement
+        ratio = _speedup(time, trial.candidate.measurement)
         if ratio is None:
-            told.append(f"{name} is correct; its time cannot be compared with {question.parent}'s")
+            told.append(f"{name} is correct; its time cannot be compared with {before}'s")
             continue
         told.append(f"{name} took {trial.candidate.measurement}, {_percent(ratio)}")
-        lessons.append(f"{what} was {_percent(ratio)} than {question.parent}")
+        lessons.append(f"{what} was {_percent(ratio)} than {before}")
         if ratio < POOR:
             avoid.append(f"{what} on kernels like {question.parent}")
     wanted = f"Expected up to {expected:.2f} times faster. " if expected else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,16 +34,17 @@ WORKER_FILES = (
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all, also when the process is killed or the disk is full."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("w") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise UsageError(
             f"cannot write {path}: {error}; what was written before is kept"
         ) from error
@@ -165,7 +167,8 @@ class Trace:
     def barely_begun(self) -> bool:
         """Whether the folder is not there, or holds at most what a run writes before `run.json`."""
         there = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
-        files = (self.problem_file, self.input_file, self.prices_file, self.run_file)
+        files = [self.problem_file, self.input_file, self.prices_file, self.run_file]
+        files += [self.learned_file]
         first = {path.name for path in files}
         first |= {f".{name}.partial" for name in first} | {".lock"}
         return not there or (there <= first and ".lock" in there)
