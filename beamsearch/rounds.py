@@ -85,6 +85,7 @@ class Rounds:
             rounds=settings.rounds,
             patience=None if replays else settings.patience,
             target_speedup=None if replays else settings.target_speedup,
+            floor_margin=0.0 if replays else settings.floor_margin,
             candidates=settings.max_candidates or self.strategy.max_candidates,
         )
 

@@ -15,6 +15,7 @@ LIMITS = (
     "rounds",
     "patience",
     "target_speedup",
+    "floor_margin",
     "max_candidates",
     "time_limit_s",
     "max_cost",
@@ -89,6 +90,9 @@ class Settings(BaseModel):
     """Rounds without a confirmed win after which a run ends."""
     target_speedup: float | None = Field(None, gt=1)
     """Speedup over the first kernel with which a run ends."""
+    floor_margin: float = Field(0.05, ge=0)
+    """A confirmed time at most this share above the floor ends a run: by default what is left is
+    within the error of the floor's own measured ceilings. 0: none does."""
     max_candidates: int | None = Field(None, ge=1)
     """Candidates, repairs too; 300 for `tree`. No worker is started that would pass it."""
     time_limit_s: float | None = Field(None, gt=0)

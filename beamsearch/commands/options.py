@@ -41,6 +41,14 @@ TargetSpeedupOption = Annotated[
     float | None,
     typer.Option(metavar="X", help="Stop when X times as fast as the first kernel, confirmed."),
 ]
+FloorMarginOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=0,
+        help="Stop when at most this share above the floor, confirmed. Default: 0.05; 0: never.",
+    ),
+]
 MaxCandidatesOption = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Stop before more candidates.")
 ]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from beamsearch.commands.options import (
+    FloorMarginOption,
     JsonOption,
     MaxCallsOption,
     MaxCandidatesOption,
@@ -26,6 +27,7 @@ def resume(
     ] = None,
     patience: PatienceOption = None,
     target_speedup: TargetSpeedupOption = None,
+    floor_margin: FloorMarginOption = None,
     max_candidates: MaxCandidatesOption = None,
     time_limit: TimeLimitOption = None,
     max_cost: MaxCostOption = None,
@@ -46,6 +48,7 @@ def resume(
         "rounds": rounds,
         "patience": patience,
         "target_speedup": target_speedup,
+        "floor_margin": floor_margin,
         "max_candidates": max_candidates,
         "time_limit_s": None if time_limit is None else parse_duration(time_limit),
         "max_cost": max_cost,

@@ -11,6 +11,7 @@ import typer
 from beamsearch.commands.options import (
     DeviceOption,
     DtypeOption,
+    FloorMarginOption,
     JsonOption,
     MaxCallsOption,
     MaxCandidatesOption,
@@ -111,6 +112,7 @@ def run(
     learn_from: LearnFromOption = None,
     patience: PatienceOption = None,
     target_speedup: TargetSpeedupOption = None,
+    floor_margin: FloorMarginOption = None,
     max_candidates: MaxCandidatesOption = None,
     max_cost: MaxCostOption = None,
     max_tokens: MaxTokensOption = None,
@@ -148,6 +150,7 @@ def run(
         "learn_from": [str(folder) for folder in learn_from] if learn_from else None,
         "patience": patience,
         "target_speedup": target_speedup,
+        "floor_margin": floor_margin,
         "max_candidates": max_candidates,
         "max_cost": max_cost,
         "max_tokens": max_tokens,

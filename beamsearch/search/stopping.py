@@ -9,10 +9,6 @@ from beamsearch.records.record import Record
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.verdict import Outcome
 
-FLOOR_MARGIN = 1.05
-"""A confirmed time within 5% of the floor ends a run: what is left is within the error of the
-floor's own measured ceilings."""
-
 FRUITLESS = (Outcome.NO_CODE, Outcome.DUPLICATE)
 
 
@@ -24,6 +20,8 @@ class Limits(Record):
     """Rounds in a row without a confirmed win, at least 1."""
     target_speedup: float | None = None
     """Of the confirmed best over the first kernel."""
+    floor_margin: float = 0.0
+    """Share of the floor that a confirmed time may lie above it, to end the run; 0: none ends it."""
     candidates: int | None = None
 
     def workers(self, rounds: Sequence[RoundRecord], workers: int, variants: int) -> int:
@@ -58,8 +56,11 @@ def stop_reason(
     tilde = "~" if modelled else ""
     reasons: list[tuple[bool, str]] = [
         (
-            multiple_of_floor is not None and multiple_of_floor <= FLOOR_MARGIN,
-            f"within 5% of the floor ({multiple_of_floor or 0:.2f} times)",
+            limits.floor_margin > 0
+            and multiple_of_floor is not None
+            and multiple_of_floor <= 1 + limits.floor_margin,
+            f"within {limits.floor_margin:.0%} of the floor ({multiple_of_floor or 0:.2f} times; "
+            "--floor-margin)",
         ),
         (
             speedup is not None and speedup >= (limits.target_speedup or math.inf),

@@ -31,11 +31,14 @@ GOOD, BAD = Outcome.CORRECT, Outcome.WRONG
 
 def test_nothing_stops_a_run_that_goes_well():
     assert stop_reason(rounds(), EIGHT) is None
-    assert stop_reason(rounds(BAD), EIGHT, speedup=9.0, multiple_of_floor=1.06) is None
+    assert stop_reason(rounds(BAD), EIGHT, speedup=9.0) is None
 
 
 def test_the_floor_the_rounds_the_time_and_silence():
-    assert "floor (1.04" in stop_reason(rounds(), EIGHT, multiple_of_floor=1.04)
+    near = Limits(rounds=8, floor_margin=0.05)
+    assert "within 5% of the floor (1.04" in stop_reason(rounds(), near, multiple_of_floor=1.04)
+    assert stop_reason(rounds(), near, multiple_of_floor=1.06) is None
+    assert stop_reason(rounds(), EIGHT, multiple_of_floor=0.99) is None  # not asked for
     assert "2 rounds" in stop_reason(rounds(BAD, GOOD), Limits(rounds=2))
     assert "time" in stop_reason(rounds(), EIGHT, out_of_time=True)
     assert "nothing new" in stop_reason(rounds(GOOD, Outcome.NO_CODE), EIGHT)
