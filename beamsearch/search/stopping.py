@@ -21,7 +21,7 @@ class Limits(Record):
     target_speedup: float | None = None
     """Of the confirmed best over the first kernel."""
     floor_margin: float = 0.0
-    """Share of the floor that a confirmed time may lie above it, to end the run; 0: none ends it."""
+    """Share of the floor that a confirmed time may lie above it to end the run; 0: none does."""
     candidates: int | None = None
 
     def workers(self, rounds: Sequence[RoundRecord], workers: int, variants: int) -> int:
