@@ -146,7 +146,7 @@ class MeasuringJudge:
         return Judgement(verdict=log.correct(), measurement=measurement)
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
-        """Begin to compile kernels that will be judged, and have profilers start. Returns at once."""
+        """Begin to compile kernels that will be judged, and profilers. Returns at once."""
         self._prepare()
         for subject in subjects:
             source = source_of(subject)
