@@ -11,7 +11,7 @@ from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
 from beamsearch.kernel import fingerprint
 from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate, Forecast
-from beamsearch.records.trace import recorded, write_text
+from beamsearch.records.trace import read_record, recorded, write_text
 from beamsearch.records.verdict import Outcome, Stage, Verdict, same_code
 from beamsearch.search import Assignment
 
@@ -97,7 +97,8 @@ class Candidates:
         """
 
         def run() -> Judgement:
-            return self.shared.executor.run(JudgeJob(subject=subject, seen=dict(seen)))
+            job = JudgeJob(subject=subject, seen=dict(seen))
+            return self._judged_before(key) or self.shared.executor.run(job)
 
         judged = self.shared.judgements.get(key, run)
         code = judged.verdict.code_fingerprint or ""
@@ -107,6 +108,15 @@ class Candidates:
             return judged
         twin = _refused(Outcome.DUPLICATE, Stage.COMPILE, same_code(seen[code])).verdict
         return Judgement(verdict=twin.model_copy(update={"code_fingerprint": code}))
+
+    def _judged_before(self, key: str) -> Judgement | None:
+        """The judgement of an equal kernel of this round, from before the run was stopped."""
+        for path in sorted(self.shared.trace.round(self.round).glob("workers/w*/r*-v*.json")):
+            candidate = read_record(path, Candidate)
+            elsewhere = candidate.verdict.outcome in (Outcome.DUPLICATE, Outcome.SET_ASIDE)
+            if candidate.fingerprint == key and not elsewhere:
+                return Judgement(verdict=candidate.verdict, measurement=candidate.measurement)
+        return None
 
     def _recorded(self, made: Made, decide: Callable[[], Judgement]) -> Candidate:
         source = made.variant.source

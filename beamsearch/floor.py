@@ -33,7 +33,8 @@ def measure_floor(
 
     `gpu`: the part, or its name. `usage`: the account that its time on the lane goes to. The rates
     are those measured on this device at the problem's own mix of reads and writes, once for each
-    driver; without a device the datasheet's. Raises BeamsearchError where measuring fails.
+    driver; without a device the datasheet's. What no output depends on need not be read, where
+    this was seen at the true shapes. Raises BeamsearchError where measuring fails.
     """
     from profiling.roofline import make_floor
 
@@ -42,14 +43,16 @@ def measure_floor(
     if device is not None:
         ceilings = _ceilings(problem.dtype, _read_share(problem), device, usage)
     part = gpu_facts(device, gpu) if isinstance(gpu, str) else gpu
-    floor = make_floor(
-        work.bytes_read, work.bytes_written, work.flops, problem.dtype, part, ceilings
-    )
-    return floor.model_copy(update={"gives_away": gives_away(problem, device, usage)})
+    given = gives_away(problem, device, usage)
+    unused = sum(work.read.get(name, 0) * share for name, share in given.unused.items())
+    needed = work.bytes_read - round(unused if given.true_shapes else 0)
+    floor = make_floor(needed, work.bytes_written, work.flops, problem.dtype, part, ceilings)
+    return floor.model_copy(update={"gives_away": given})
 
 
 def beaten_floor(problem: Problem, floor: Floor, time: Measurement, device: int | None) -> Floor:
-    """The floor once a verified kernel took so long: lower where it beat a measured ceiling.
+    """The floor once a verified kernel took so long: lower where it beat a measured ceiling, or the
+    record is from before unused inputs were left out.
 
     What moved the least bytes faster than this GPU was seen to is from then on its measured
     ceiling, as far as the datasheet allows. A problem that may stay in the L2 says nothing about
@@ -60,6 +63,8 @@ def beaten_floor(problem: Problem, floor: Floor, time: Measurement, device: int 
     if device is None or time.source != "measured":
         return floor
     part = gpu_facts(device, floor.gpu)
+    if time.time_ms < floor.time_ms:
+        floor = measure_floor(problem, part, device)
     reached = floor.least_bytes / time.time_ms / 1e6
     if floor.least_bytes < 4 * part.l2_bytes or reached <= 1.01 * floor.bandwidth_gb_s:
         return floor

@@ -85,6 +85,8 @@ class LeastWork:
     flops: int
     input_shapes: dict[str, tuple[int, ...]]
     output_shape: tuple[int, ...]
+    read: dict[str, int] = field(default_factory=dict)
+    """Bytes of each input and parameter."""
 
     @property
     def least_bytes(self) -> int:
@@ -287,14 +289,18 @@ def least_work(problem: Problem) -> LeastWork:
         for name, value in zip(instance.arguments.forward, instance.inputs, strict=True)
         if isinstance(value, torch.Tensor)
     }
-    read = [*tensors.values(), *instance.arguments.state.values()]
+    read = {
+        name: t.numel() * t.element_size()
+        for name, t in (tensors | dict(instance.arguments.state)).items()
+    }
     outputs = [t for t in (output if isinstance(output, tuple | list) else [output])]
     return LeastWork(
-        bytes_read=sum(t.numel() * t.element_size() for t in read),
+        bytes_read=sum(read.values()),
         bytes_written=sum(t.numel() * t.element_size() for t in outputs),
         flops=int(counter.get_total_flops()),
         input_shapes={name: tuple(t.shape) for name, t in tensors.items()},
         output_shape=tuple(outputs[0].shape),
+        read=read,
     )
 
 

@@ -68,7 +68,10 @@ class Rounds:
         interrupted: threading.Event,
         saved: Callable[[], RunRecord],
         mailbox: Mailbox | None = None,
+        *,
+        asked_for_more: bool = False,
     ) -> None:
+        """`asked_for_more`: who goes on raised a limit; rounds with nothing new do not end it."""
         self.shared = shared
         self.left_s = left_s
         """Seconds until the time limit; None without one."""
@@ -86,6 +89,7 @@ class Rounds:
             patience=None if replays else settings.patience,
             target_speedup=None if replays else settings.target_speedup,
             floor_margin=0.0 if replays else settings.floor_margin,
+            quiet=not (replays or asked_for_more),
             candidates=settings.max_candidates or self.strategy.max_candidates,
         )
 

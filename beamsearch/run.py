@@ -34,7 +34,7 @@ from beamsearch.proposer.choose import decided, make_mailbox, make_proposer
 from beamsearch.records.run import Baselines, Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.rounds import Rounds
-from beamsearch.settings import Settings, differences
+from beamsearch.settings import Settings, check_means_something, differences
 from beamsearch.shared import Shared
 from beamsearch.standalone import standalone
 from beamsearch.summary import clear_scratch
@@ -95,9 +95,11 @@ def resume(
     except ValidationError as error:
         wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
         raise UsageError(f"these limits cannot be: {wrong}") from error
+    check_means_something(settings)
     problem = problem.with_dtype(settings.dtype)
     source = trace.first_source()
-    return _Run(trace, problem, settings, source, observer).go(lambda: None)
+    more = bool(given)
+    return _Run(trace, problem, settings, source, observer, more).go(lambda: None)
 
 
 def _who(record: RunRecord) -> str:
@@ -154,8 +156,10 @@ class _Run:
         settings: Settings,
         source: str,
         observer: Observer,
+        asked_for_more: bool = False,
     ) -> None:
         self.trace = trace
+        self.asked_for_more = asked_for_more
         self.problem = problem
         self.settings = settings
         self.source = source
@@ -248,7 +252,8 @@ class _Run:
             stop=threading.Event(),
         )
         left_s, save = self.progress.left_s, self.progress.save
-        reason = Rounds(shared, left_s, self.stop, save, mailbox).run()
+        more = self.asked_for_more
+        reason = Rounds(shared, left_s, self.stop, save, mailbox, asked_for_more=more).run()
         if mailbox is not None:
             mailbox.close()
         return self._finish(executor, source, reason)

@@ -162,13 +162,23 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
             known = ", ".join(Settings.model_fields)
             raise UsageError(f"unknown setting {key!r}; known: {known}") from error
         raise UsageError(f"setting {key!r}: {first['msg']}") from error
+    check_means_something(settings)
+    if settings.max_candidates is not None and settings.max_candidates < settings.variants:
+        raise UsageError(
+            f"max_candidates is {settings.max_candidates}, and one worker makes "
+            f"{settings.variants}: none could start; give at least that, or fewer --variants"
+        )
+    return settings
+
+
+def check_means_something(settings: Settings) -> None:
+    """Raise UsageError for settings of models where no model is asked."""
     idle = [name for name in OF_MODELS if getattr(settings, name)]
     if idle and (settings.llm == "playbook" or settings.replays is not None):
         raise UsageError(
             f"with --llm {settings.llm} no model is asked, so {', '.join(idle)} would say nothing; "
             "leave it out, or choose another --llm"
         )
-    return settings
 
 
 def differences(recorded: Settings, asked: Settings) -> list[str]:

@@ -140,10 +140,12 @@ def tuning_totals(rounds: Sequence[RoundRecord]) -> TuningTotals | None:
 
 def tuning_gain(tuning: Tuning, record: RoundRecord) -> float:
     """The time of the kernel that was tuned over that of its best judged form; 1 where none of them
-    is faster."""
-    before = find_candidate([record], tuning.of).time_ms
-    after = [c.time_ms for c in record.candidates if c.tuned_from == tuning.of]
-    return max(1.0, before / min(after, default=before))
+    is faster, or none was timed in the same visit."""
+    before = find_candidate([record], tuning.of).measurement
+    after = [c.measurement for c in record.candidates if c.tuned_from == tuning.of]
+    assert before is not None
+    times = [time.time_ms for time in after if time is not None and time.visit == before.visit]
+    return max(1.0, before.time_ms / min(times, default=before.time_ms))
 
 
 def promote(trace: Trace, number: int, worker: int) -> None:

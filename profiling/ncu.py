@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,7 @@ class Permission(Record):
 class Turn:
     """A GPU that is shared: the command starts, says that it is ready, and waits for its turn.
 
-    It makes the file `ready`, then reads a byte from the pipe `go`; it ends where there is none,
+    It makes the file `ready`, then reads a line from the pipe `go`; it ends where there is none,
     since then nobody waits for it any more.
     """
 
@@ -80,8 +80,11 @@ class Turn:
         finally:
             os.close(descriptor)
 
-    def wait(self, process: subprocess.Popen[bytes], pipe: int, timeout_s: float) -> int:
-        """Exit status; nothing is held for a process that ends before it is ready.
+    def wait(
+        self, process: subprocess.Popen[bytes], pipe: int, timeout_s: float, message: str = ""
+    ) -> int:
+        """Exit status; nothing is held for a process that ends before it is ready. `message` is the
+        line that it reads.
 
         Raises TimeoutExpired where it is never ready, or takes that long once it has the GPU.
         """
@@ -93,8 +96,92 @@ class Turn:
                 raise subprocess.TimeoutExpired(process.args, timeout_s)
             time.sleep(0.01)
         with self.hold():
-            os.write(pipe, b"g")
+            os.write(pipe, f"{message}\n".encode())
             return process.wait(timeout_s)
+
+
+class Begun:
+    """A command that Nsight Compute has started; with a turn, it waits for that.
+
+    Everything it writes goes to a private temporary folder. To be closed, profiled or not. Raises
+    NcuMissing or NcuTooOld.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        ncu: Path | None = None,
+        turn: Turn | None = None,
+    ) -> None:
+        program = ncu or find_ncu()
+        if program is None:
+            raise NcuMissing
+        self._version = ncu_version(program)
+        if self._version is not None and _numbers(self._version)[:2] < OLDEST:
+            raise NcuTooOld(self._version, "its options and metrics differ")
+        self._turn = turn
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="profile-"))
+            self._report, self._log = Path(folder, "report.ncu-rep"), Path(folder, "log")
+            environment = dict(os.environ if env is None else env)
+            # Nsight Compute keeps a lock file there, which may belong to another user in /tmp.
+            environment.setdefault("TMPDIR", folder)
+            # To a file, since a grandchild may hold a pipe open for ever.
+            output = stack.enter_context(self._log.open("wb"))
+            self._pipe = stack.enter_context(turn.pipe() if turn else nullcontext(-1))
+            self._process = subprocess.Popen(
+                [str(program), *_OPTIONS, "-o", str(self._report.with_suffix("")), *command],
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            stack.callback(_end_group, self._process)
+            self._open = stack.pop_all()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def profile(
+        self,
+        timeout_s: float,
+        *,
+        message: str = "",
+        keep_report: Path | None = None,
+        kernels: Collection[str] | None = None,
+    ) -> Profile:
+        """What the command launched between cudaProfilerStart and cudaProfilerStop, once it ended.
+
+        `message`: a line it is given with its turn. `kernels` names the candidate's own Triton
+        kernels (see `read_report`); `keep_report` is where the .ncu-rep is copied to. Raises
+        NcuTooOld, NcuPermission, NcuTimeout, NcuEmptyReport or NcuFailed.
+        """
+        try:
+            if self._turn is not None:
+                status = self._turn.wait(self._process, self._pipe, timeout_s, message)
+            else:
+                status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise NcuTimeout(timeout_s) from None
+        finally:
+            _end_group(self._process)
+        said = self._log.read_text(errors="replace")
+        _raise_cause(said, status, self._report, self._version)
+        if keep_report is not None:
+            keep_report.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self._report, keep_report)
+        return read_report(self._report, kernels=kernels)
+
+    def close(self) -> None:
+        """End what still runs, and remove the folder."""
+        self._open.close()
 
 
 def profile_command(
@@ -106,61 +193,13 @@ def profile_command(
     keep_report: Path | None = None,
     kernels: Collection[str] | None = None,
     ncu: Path | None = None,
-    turn: Turn | None = None,
 ) -> Profile:
     """Profile what `command` launches between cudaProfilerStart and cudaProfilerStop.
 
-    `kernels` names the candidate's own Triton kernels (see `read_report`); `keep_report` is where
-    the .ncu-rep is copied to; `turn` has the command wait before it uses the GPU. Everything else
-    is written to a private temporary folder. Raises NcuMissing, NcuTooOld, NcuPermission,
-    NcuTimeout, NcuEmptyReport or NcuFailed.
+    Raises what `Begun` and its `profile` raise.
     """
-    program = ncu or find_ncu()
-    if program is None:
-        raise NcuMissing
-    version = ncu_version(program)
-    if version is not None and _numbers(version)[:2] < OLDEST:
-        raise NcuTooOld(version, "its options and metrics differ")
-    with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-        report, log = Path(folder, "report.ncu-rep"), Path(folder, "log")
-        environment = dict(os.environ if env is None else env)
-        # Nsight Compute keeps a lock file there, which may belong to another user in /tmp.
-        environment.setdefault("TMPDIR", folder)
-        arguments = [str(program), *_OPTIONS, "-o", str(report.with_suffix("")), *command]
-        status = _run(arguments, cwd, environment, timeout_s, log, turn)
-        said = log.read_text(errors="replace")
-        _raise_cause(said, status, report, version)
-        if keep_report is not None:
-            keep_report.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(report, keep_report)
-        return read_report(report, kernels=kernels)
-
-
-def _run(
-    arguments: list[str],
-    cwd: Path | None,
-    env: dict[str, str],
-    timeout_s: float,
-    log: Path,
-    turn: Turn | None,
-) -> int:
-    """Exit status; the output goes to a file, since a grandchild may hold a pipe open for ever."""
-    with log.open("wb") as output, turn.pipe() if turn else nullcontext(-1) as pipe:
-        process = subprocess.Popen(
-            arguments,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            return turn.wait(process, pipe, timeout_s) if turn else process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise NcuTimeout(timeout_s) from None
-        finally:
-            _end_group(process)
+    with closing(Begun(command, cwd=cwd, env=env, ncu=ncu)) as begun:
+        return begun.profile(timeout_s, keep_report=keep_report, kernels=kernels)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from beamsearch.commands.options import JsonOption, RunArgument
 from beamsearch.commands.run import OutputOption, fresh_folder
-from beamsearch.errors import BeamsearchError, EndpointError, KernelError
+from beamsearch.errors import BeamsearchError, EndpointError, KernelError, Stopped
 
 if TYPE_CHECKING:
     from beamsearch.records.trace import Trace
@@ -35,6 +35,9 @@ def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = Fal
     error: BeamsearchError | None = None
     try:
         run_again(run, folder, observer=display)
+    except Stopped as stopped:
+        again = f"python -m beamsearch replay {run} --output {folder}"
+        raise Stopped(f"stopped; go on with: {again}") from stopped
     except BeamsearchError as raised:
         error = raised
     finally:

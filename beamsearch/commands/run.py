@@ -159,6 +159,9 @@ def run(
         "device": device,
     }
     settings = read_settings(config, flags)
+    for earlier in settings.learn_from:
+        if not (Path(earlier) / "run.json").is_file():
+            raise UsageError(f"--learn-from {earlier}: no run.json there; give a run's folder")
     if output is not None and output.exists() and not output.is_dir():
         raise UsageError(f"--output {output} is a file; give a folder, new or of an earlier run")
 

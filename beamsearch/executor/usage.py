@@ -13,10 +13,11 @@ from beamsearch.records.usage import LaneUse
 
 Work = Literal["judging", "timing", "profiling", "tuning", "comparing", "preparing"]
 """What holds the lane: `timing` within a judgement, `preparing` what is done once."""
-Wait = Literal["another process", "compilation", "verification", "model"]
+Wait = Literal["another process", "compilation", "verification", "profiler", "model"]
 """What a lane that nobody holds waits for: a GPU that others use, the compiler, results checked on
-CPU cores, whoever thinks. What is none of these is files: the trace, prompts, Python's own time."""
-WAITS: tuple[Wait, ...] = ("another process", "compilation", "verification", "model")
+CPU cores, Nsight Compute's start and its report, whoever thinks. What is none of these is files:
+the trace, prompts, Python's own time."""
+WAITS: tuple[Wait, ...] = ("another process", "compilation", "verification", "profiler", "model")
 """Where several go on at once, the first is told: it is what will take the lane soonest."""
 FILES = "files"
 

@@ -27,7 +27,7 @@ from beamsearch.judge.processes import (
     ProcessDied,
     ServerLost,
 )
-from beamsearch.judge.profiling_run import profile_on_gpu
+from beamsearch.judge.profiling_run import Profilers
 from beamsearch.judge.robustness import (
     alive,
     check_determinism,
@@ -114,6 +114,8 @@ class MeasuringJudge:
         arguments = [meta_arguments(shape) for shape in shapes]
         self._compilers = Compilers(servers, gpu, arguments, self._usage)
         self._ready = False
+        hold = partial(self._lane.held, work="profiling")
+        self._profilers = Profilers(problem, device, scratch, hold)
         self._profiles: dict[str, Profile] = {}
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
         self._lock = threading.Lock()
@@ -144,13 +146,16 @@ class MeasuringJudge:
         return Judgement(verdict=log.correct(), measurement=measurement)
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
-        """Begin to compile kernels that will be judged. Returns at once."""
+        """Begin to compile kernels that will be judged, and profilers. Returns at once."""
         self._prepare()
         for subject in subjects:
             source = source_of(subject)
             with suppress(Rejected):  # its judgement says so
                 check_policy(source, Log())
                 self._compilers.begin(write_source(self._scratch, source), source_key(source))
+        if self._no_ncu is None:
+            with suppress(ProfilingError):  # the profile says so
+                self._profilers.stand_by()
 
     def sweep(self, subjects: Sequence[Subject]) -> Sweep:
         """Times of forms of one kernel, by successive halving: compiled side by side first, then
@@ -365,6 +370,7 @@ class MeasuringJudge:
         goes back when this process ends.
         """
         self._compilers.close()
+        self._profilers.close()
         with self._lane.held(CLOSE_S) as held:
             if not held:
                 return
@@ -401,8 +407,8 @@ class MeasuringJudge:
 
     def _profile_with_ncu(self, source: str) -> Profile:
         path = write_source(self._scratch, source)
-        hold = partial(self._lane.held, work="profiling")
-        return profile_on_gpu(self._problem, path, source, self._device, self._scratch, hold)
+        with self._usage.waiting("profiler"):
+            return self._profilers.profile(path, source)
 
     def _compiler_profile(self, source: str) -> Profile:
         compiled = self._compilers.result(write_source(self._scratch, source), source_key(source))

@@ -1,12 +1,15 @@
-"""One call of a kernel under Nsight Compute."""
+"""One call of a kernel under Nsight Compute, whose processes are started ahead."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beamsearch.judge.inputs import derive_seed
 from beamsearch.judge.processes import scrubbed_environment
@@ -15,46 +18,109 @@ from beamsearch.judge.sources import triton_kernels
 from beamsearch.problem import Problem
 from profiling.profile import Profile
 
+if TYPE_CHECKING:
+    from profiling.ncu import Begun
+
 PROFILE_S = 180.0
 """Seconds a profile may take: a slow kernel is replayed some forty times."""
 PUBLIC_SEED = 0
 """Profiled inputs are nobody's secret: no verdict rests on them."""
+STANDING_BY = 2
+"""Processes with everything imported that wait for a kernel to profile: as many as the parents of a
+round's beam, whose profiles are wanted at once. They use no GPU."""
 
 
-def profile_on_gpu(
-    problem: Problem,
-    source_file: str,
-    source: str,
-    device: int,
-    scratch: Path,
-    hold: Callable[[], AbstractContextManager[object]],
-) -> Profile:
-    """Nsight Compute's profile of one bound call. `hold` takes the lane, which is held while the
-    GPU is used: not while Python starts, nor while the report is read. Raises ProfilingError."""
-    from profiling.ncu import Turn, profile_command
-
-    folder = Path(source_file).parent
-    cache = scratch / "triton-cache" / folder.name  # the source's own
-    spec = folder / "call.json"
-    turn = Turn(folder / "ready", folder / "go", hold)
+def write_call(
+    spec: Path, problem: Problem, kernel: str, device: int, scratch: Path, use: str
+) -> None:
+    """What `beamsearch.judge.call` is to call; `use` names its inputs' seed."""
+    cache = scratch / "triton-cache" / Path(kernel).parent.name  # the source's own
     spec.write_text(
         json.dumps(
             {
                 "problem": problem_message(problem),
-                "kernel": source_file,
+                "kernel": kernel,
                 "device": device,
-                "seed": derive_seed(PUBLIC_SEED, problem, "profile"),
-                "ready": str(turn.ready),
-                "go": str(turn.go),
+                "seed": derive_seed(PUBLIC_SEED, problem, use),
+                "env": {"TRITON_CACHE_DIR": str(cache)},
             }
         )
     )
-    return profile_command(
-        [sys.executable, "-m", "beamsearch.judge.call", str(spec)],
-        cwd=folder,
-        env=scrubbed_environment() | {"TRITON_CACHE_DIR": str(cache)},
-        timeout_s=PROFILE_S,
-        kernels=triton_kernels(source),
-        keep_report=folder / "profile.ncu-rep",  # in scratch: whoever wants it takes it from there
-        turn=turn,
-    )
+
+
+class Profilers:
+    """Nsight Compute for one problem on one GPU; thread-safe."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        device: int,
+        scratch: Path,
+        hold: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        """`hold` takes the lane, which is held while the GPU is used: not while Python starts, nor
+        while the report is read."""
+        self._problem = problem
+        self._device = device
+        self._scratch = scratch
+        self._hold = hold
+        self._lock = threading.Lock()
+        self._number = itertools.count()
+        self._waiting: list[Begun] = []
+        self._wanted = 0
+
+    def profile(self, source_file: str, source: str) -> Profile:
+        """The profile of one bound call. Raises ProfilingError."""
+        spec = Path(source_file).parent / "call.json"
+        write_call(spec, self._problem, source_file, self._device, self._scratch, "profile")
+        with closing(self._take()) as begun:
+            return begun.profile(
+                PROFILE_S,
+                message=str(spec),
+                kernels=triton_kernels(source),
+                keep_report=spec.with_name("profile.ncu-rep"),  # taken from there by who wants it
+            )
+
+    def stand_by(self) -> None:
+        """Kernels will be profiled: from now on, processes wait for them."""
+        with self._lock:
+            self._wanted = STANDING_BY
+            self._fill()
+
+    def _take(self) -> Begun:
+        """One that stands by, or a new one."""
+        with self._lock:
+            while self._waiting:
+                begun = self._waiting.pop(0)
+                if begun.alive:
+                    break
+                begun.close()
+            else:
+                begun = self._begin()
+            self._fill()
+            return begun
+
+    def _fill(self) -> None:
+        while len(self._waiting) < self._wanted:
+            self._waiting.append(self._begin())
+
+    def _begin(self) -> Begun:
+        from profiling.ncu import Begun, Turn
+
+        folder = self._scratch / "profilers" / str(next(self._number))
+        folder.mkdir(parents=True)
+        turn = Turn(folder / "ready", folder / "go", self._hold)
+        return Begun(
+            [sys.executable, "-m", "beamsearch.judge.call", str(turn.ready), str(turn.go)],
+            cwd=folder,
+            env=scrubbed_environment(),
+            turn=turn,
+        )
+
+    def close(self) -> None:
+        """End what stands by."""
+        with self._lock:
+            self._wanted = 0
+            for begun in self._waiting:
+                begun.close()
+            self._waiting.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -12,10 +11,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from beamsearch.judge.inputs import derive_seed
 from beamsearch.judge.processes import scrubbed_environment
-from beamsearch.judge.profiling_run import PUBLIC_SEED
-from beamsearch.judge.reference import problem_message
+from beamsearch.judge.profiling_run import write_call
 from beamsearch.judge.verify import Log, Rejected
 from beamsearch.problem import Problem
 from beamsearch.records.verdict import Outcome, Stage
@@ -77,27 +74,14 @@ def run_sanitizer(
     folder.mkdir(parents=True, exist_ok=True)
     spec, report = folder / "call.json", folder / "report.txt"
     report.unlink(missing_ok=True)
-    spec.write_text(
-        json.dumps(
-            {
-                "problem": problem_message(problem),
-                "kernel": source_file,
-                "device": device,
-                "seed": derive_seed(PUBLIC_SEED, problem, "sanitizer"),
-            }
-        )
-    )
+    write_call(spec, problem, source_file, device, scratch, "sanitizer")
     command = [
         *(str(program), "--tool", "memcheck", "--report-api-errors", "no"),
         *("--print-limit", str(SHOWN), "--log-file", str(report)),
         *(sys.executable, "-m", "beamsearch.judge.call", str(spec)),
     ]
     # Every tensor an allocation of its own, with nothing readable around it.
-    cache = scratch / "triton-cache" / Path(source_file).parent.name  # the source's own
-    env = scrubbed_environment() | {
-        "TRITON_CACHE_DIR": str(cache),
-        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
-    }
+    env = scrubbed_environment() | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     with (folder / "output.txt").open("wb") as output:
         process = subprocess.Popen(
             command,

@@ -10,6 +10,8 @@ from beamsearch.records.round import RoundRecord
 from beamsearch.records.verdict import Outcome
 
 FRUITLESS = (Outcome.NO_CODE, Outcome.DUPLICATE)
+QUIET_ROUNDS = 2
+"""Rounds in a row with nothing new that end a run: after the first, a beam tries another parent."""
 
 
 class Limits(Record):
@@ -23,6 +25,8 @@ class Limits(Record):
     floor_margin: float = 0.0
     """Share of the floor that a confirmed time may lie above it to end the run; 0: none does."""
     candidates: int | None = None
+    quiet: bool = True
+    """Whether rounds in which nothing new was proposed end the run."""
 
     def workers(self, rounds: Sequence[RoundRecord], workers: int, variants: int) -> int:
         """How many workers of the next round may start without passing the limit of candidates,
@@ -79,8 +83,14 @@ def stop_reason(
             f"no confirmed win in {limits.patience} rounds (--patience)",
         ),
         (
-            done > 0 and all(c.verdict.outcome in FRUITLESS for c in rounds[-1].candidates),
-            "nothing new was proposed in the last round",
+            limits.quiet
+            and done >= QUIET_ROUNDS
+            and all(
+                c.verdict.outcome in FRUITLESS
+                for record in rounds[-QUIET_ROUNDS:]
+                for c in record.candidates
+            ),
+            f"nothing new was proposed in {QUIET_ROUNDS} rounds",
         ),
     ]
     return next((reason for holds, reason in reasons if holds), None)

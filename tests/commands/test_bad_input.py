@@ -25,6 +25,8 @@ CASES = {
     "who thinks": (["run", "43", "--llm", "oracle"], 2, "playbook"),
     "no endpoint": (["run", "43", "--llm", "openai"], 4, "OPENAI_API_KEY"),
     "model for nobody": (["run", "43", "--llm", "playbook", "--model", "m"], 2, "say nothing"),
+    "nothing to learn from": (["run", "43", "--learn-from", "nowhere"], 2, "--learn-from"),
+    "no worker could start": (["run", "43", "--max-candidates", "1"], 2, "at least"),
     "missing kernel": (["run", "43", "--kernel", "nowhere.py"], 2, "nowhere.py"),
     "kernel to verify": (["verify", "43", "nowhere.py"], 2, "nowhere.py"),
     "config missing": (["run", "43", "--config", "nowhere.toml"], 2, "nowhere.toml"),

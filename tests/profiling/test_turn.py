@@ -3,21 +3,23 @@
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
-from profiling.ncu import Turn
+from profiling.ncu import Begun, Turn
+from tests.profiling.test_ncu import REPORT, is_gone, stand_in
 
 COMMAND = """
 import sys, time
 from pathlib import Path
-from beamsearch.judge.call import _my_turn
+from beamsearch.judge.call import asked
 time.sleep(0.3)
 if "early" in sys.argv:
     raise SystemExit(3)
-got = _my_turn(Path(sys.argv[1]), Path(sys.argv[2]))
-print(got, time.monotonic())
+got = asked(Path(sys.argv[1]), Path(sys.argv[2]))
+print(got or "nobody", time.monotonic())
 """
 
 
@@ -52,9 +54,9 @@ def turn(tmp_path, gpu):
 def test_the_gpu_is_taken_once_the_command_is_ready_and_not_before(turn, gpu):
     began = time.monotonic()
     with turn.pipe() as pipe, start(turn) as process:
-        assert turn.wait(process, pipe, 60) == 0
-        got, at = process.stdout.read().split()
-    assert got == "True"
+        assert turn.wait(process, pipe, 60, "a line") == 0
+        *got, at = process.stdout.read().split()
+    assert got == ["a", "line"]
     assert began + 0.3 < gpu.held_at < gpu.held_at + 0.2 <= float(at)
 
 
@@ -70,7 +72,7 @@ def test_a_command_that_nobody_waits_for_any_more_ends_by_itself(turn, gpu):
         while not turn.ready.exists():
             time.sleep(0.01)
     with process:
-        assert process.stdout.read().startswith("False")
+        assert process.stdout.read().startswith("nobody")
 
 
 def test_one_that_is_never_ready_is_given_up(turn, gpu):
@@ -81,3 +83,37 @@ def test_one_that_is_never_ready_is_given_up(turn, gpu):
         process.kill()
         process.wait()
     assert gpu.held_at is None
+
+
+STANDS_BY = """
+import sys
+from pathlib import Path
+from beamsearch.judge.call import asked
+line = asked(Path(sys.argv[1]), Path(sys.argv[2]))
+if not line:
+    raise SystemExit(4)
+Path(line).write_text("called")
+"""
+
+
+def test_one_that_stands_by_calls_what_it_is_told_to_with_its_turn(tmp_path, turn, gpu):
+    ncu = stand_in(tmp_path / "bin", f'"$@" && cp {REPORT} $out.ncu-rep')
+    command = [sys.executable, "-c", STANDS_BY, str(turn.ready), str(turn.go)]
+    with closing(Begun(command, ncu=ncu, turn=turn)) as begun:
+        while not turn.ready.exists():
+            time.sleep(0.01)
+        assert begun.alive and gpu.held_at is None  # ready, and nothing is held for it
+        profile = begun.profile(60, message=str(tmp_path / "called"))
+    assert (tmp_path / "called").read_text() == "called"
+    assert profile.launches and gpu.held_at is not None
+
+
+def test_one_that_stands_by_is_ended_with_whoever_started_it(tmp_path, turn, gpu):
+    ncu = stand_in(tmp_path / "bin", f'echo $$ > {tmp_path / "pid"}; "$@"')
+    command = [sys.executable, "-c", STANDS_BY, str(turn.ready), str(turn.go)]
+    begun = Begun(command, ncu=ncu, turn=turn)
+    while not turn.ready.exists():
+        time.sleep(0.01)
+    begun.close()
+    assert not begun.alive and gpu.held_at is None
+    assert is_gone(Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat"))

@@ -39,23 +39,29 @@ class Counting:
 
 
 @settings(max_examples=25, deadline=None)
-@given(ROUNDS)
-def test_no_kernel_is_judged_twice(rounds):
+@given(ROUNDS, st.booleans())
+def test_no_kernel_is_judged_twice(rounds, stopped):
+    """`stopped`: the run is stopped and goes on in a new process after each worker."""
     executor = Counting()
     observer = SimpleNamespace(candidate=lambda candidate: None)
     with tempfile.TemporaryDirectory() as folder:
-        shared = Shared(
-            trace=Trace(Path(folder)),
-            card=None,
-            settings=None,
-            executor=executor,
-            proposer=None,
-            floor=None,
-            observer=observer,
-            stop=threading.Event(),
-        )
+
+        def process():
+            return Shared(
+                trace=Trace(Path(folder)),
+                card=None,
+                settings=None,
+                executor=executor,
+                proposer=None,
+                floor=None,
+                observer=observer,
+                stop=threading.Event(),
+            )
+
+        first = process()
 
         def work(number, worker, sources):
+            shared = process() if stopped else first
             direction = Direction(finding="latency_not_hidden")
             a = Assignment(worker=worker, parent="r0-s0", direction=direction)
             judge = Candidates(shared, number, a, shared.trace.worker(number, worker))
@@ -73,6 +79,8 @@ def test_no_kernel_is_judged_twice(rounds):
             ]
             for thread in threads:
                 thread.start()
+                if stopped:
+                    thread.join()
             for thread in threads:
                 thread.join()
             for c in candidates:

@@ -104,8 +104,10 @@ def test_every_search_stops_in_time_and_says_why(
         reason = stop_reason(rounds, limits, variants=2, speedup=speedup)
         stalled = n >= patience and not any(r.win for r in rounds[-patience:])
         spent = made + 2 > candidates
-        idle = n > 0 and all(
-            c.verdict.outcome in (Outcome.NO_CODE, Outcome.DUPLICATE) for c in rounds[-1].candidates
+        idle = n > 1 and all(
+            c.verdict.outcome in (Outcome.NO_CODE, Outcome.DUPLICATE)
+            for record in rounds[-2:]
+            for c in record.candidates
         )
         # It stops exactly where one of the limits is reached, and names one that is
         assert (reason is not None) == (n >= 6 or stalled or spent or idle or speedup >= target)

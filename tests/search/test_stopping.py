@@ -41,7 +41,10 @@ def test_the_floor_the_rounds_the_time_and_silence():
     assert stop_reason(rounds(), EIGHT, multiple_of_floor=0.99) is None  # not asked for
     assert "2 rounds" in stop_reason(rounds(BAD, GOOD), Limits(rounds=2))
     assert "time" in stop_reason(rounds(), EIGHT, out_of_time=True)
-    assert "nothing new" in stop_reason(rounds(GOOD, Outcome.NO_CODE), EIGHT)
+    none = Outcome.NO_CODE
+    assert stop_reason(rounds(GOOD, none), EIGHT) is None  # a beam tries another parent now
+    assert "nothing new" in stop_reason(rounds(GOOD, none, Outcome.DUPLICATE), EIGHT)
+    assert stop_reason(rounds(none, none), Limits(rounds=8, quiet=False)) is None
 
 
 def test_a_speedup_that_was_asked_for():
