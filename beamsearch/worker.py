@@ -231,11 +231,12 @@ class Worker:
         if best is not None and self.shared.proposer.reads_prompts:
             # Somebody is asked about it, and a model learns from what moved; the playbook does not.
             self.doing(f"profiling {best.name}")
-            found = self.shared.findings(best)
+            after = {
+                "findings_after": self.shared.findings(best),
+                "profile_after": self.shared.profile(best),
+            }
             trials = [
-                trial.model_copy(update={"findings_after": found})
-                if trial.candidate == best
-                else trial
+                trial.model_copy(update=after) if trial.candidate == best else trial
                 for trial in trials
             ]
         question = ReflectionQuestion(**dict(situation), diagnosis=diagnosis, trials=trials)

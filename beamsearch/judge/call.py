@@ -11,11 +11,13 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import torch
-import triton  # noqa: F401 - the kernel imports it, and this may stand by until it is named
+from triton.runtime.autotuner import Autotuner, Heuristics
 
 from beamsearch.judge.harness import call_mode, load_kernel
+from beamsearch.judge.profiling_run import CONFIGS
 from beamsearch.judge.reference import read_problem_message
 from beamsearch.kernel import bind
 from beamsearch.problem import instantiate
@@ -35,17 +37,32 @@ def main(arguments: list[str]) -> None:
     torch.cuda.set_device(spec["device"])
     problem = read_problem_message(spec["problem"])
     instance = instantiate(problem, f"cuda:{spec['device']}", spec["seed"])
-    call = bind(load_kernel(spec["kernel"]), instance.arguments)
+    module = load_kernel(spec["kernel"])
+    call = bind(module, instance.arguments)
     with call_mode():
         for _ in range(WARMUPS):
             call()
         torch.cuda.synchronize()
+        configs = {name: str(tuner.best_config) for name, tuner in autotuners(module).items()}
+        Path(spec_file).with_name(CONFIGS).write_text(json.dumps(configs))
         # The profiler saves and restores what memory there is, for each of its forty replays.
         torch.cuda.empty_cache()
         torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
         call()
         torch.cuda.synchronize()
         torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+
+
+def autotuners(module: ModuleType) -> dict[str, Autotuner]:
+    """Those of a kernel file that have chosen, by the names of the functions they tune."""
+    found = {}
+    for value in vars(module).values():
+        tuner = value
+        while isinstance(tuner, Heuristics):
+            tuner = tuner.fn
+        if isinstance(tuner, Autotuner) and hasattr(tuner, "best_config"):
+            found[tuner.base_fn.__name__] = tuner
+    return found
 
 
 def asked(ready: Path, go: Path) -> str:

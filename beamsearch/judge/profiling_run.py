@@ -25,6 +25,8 @@ PROFILE_S = 180.0
 """Seconds a profile may take: a slow kernel is replayed some forty times."""
 PUBLIC_SEED = 0
 """Profiled inputs are nobody's secret: no verdict rests on them."""
+CONFIGS = "configs.json"
+"""Beside a call: what each autotuner chose, by the name of its kernel."""
 STANDING_BY = 2
 """Processes with everything imported that wait for a kernel to profile: as many as the parents of a
 round's beam, whose profiles are wanted at once. They use no GPU."""
@@ -74,12 +76,18 @@ class Profilers:
         spec = Path(source_file).parent / "call.json"
         write_call(spec, self._problem, source_file, self._device, self._scratch, "profile")
         with closing(self._take()) as begun:
-            return begun.profile(
+            profile = begun.profile(
                 PROFILE_S,
                 message=str(spec),
                 kernels=triton_kernels(source),
                 keep_report=spec.with_name("profile.ncu-rep"),  # taken from there by who wants it
             )
+        chosen = json.loads(spec.with_name(CONFIGS).read_text())
+        launches = [
+            launch.model_copy(update={"config": chosen.get(launch.name)})
+            for launch in profile.launches
+        ]
+        return profile.model_copy(update={"launches": launches})
 
     def stand_by(self) -> None:
         """Kernels will be profiled: from now on, processes wait for them."""

@@ -33,6 +33,7 @@ RULE_CHARACTERS = 320
 NO_HELP = ("Low Compression Rate", "PM Sampling Data")
 """Rules of Nsight Compute that no change of a kernel's source answers."""
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "registers": "registers"}
+UNCHANGED = "The findings did not change."
 
 
 def gpu(name: str, dtype: str) -> str:
@@ -129,12 +130,7 @@ def standing(question: Question) -> list[str]:
         lines += [_floor(question.floor), _distance(question.parent_time, question.floor)]
         if question.floor.gives_away is not None and question.floor.gives_away.sentence:
             lines.append(question.floor.gives_away.sentence)
-    lines.append(_traffic(question.profile, question.floor))
-    launches = sorted(question.profile.launches, key=lambda launch: -(launch.share or 0))
-    lines += [_launch(launch) for launch in launches[:LAUNCHES]]
-    if len(launches) > LAUNCHES:
-        lines.append(f"{len(launches) - LAUNCHES} smaller launches besides.")
-    return lines
+    return lines + _profiled(question.profile, question.floor)
 
 
 def profile_note(profile: Profile) -> str:
@@ -156,7 +152,7 @@ def _time(time: Measurement | None) -> str:
     if time.source == "modelled":
         return f"Time: {time} (modelled)."
     spread = f"; 20% to 80% of calls {time.p20_ms:.4g} to {time.p80_ms:.4g} ms"
-    return f"Time: {time} (measured{spread})."
+    return f"Time: {time} (measured with a cold L2, start and end of the call included{spread})."
 
 
 def _floor(floor: Floor) -> str:
@@ -205,7 +201,7 @@ def _launch(launch: Launch) -> str:
     grid = " x ".join(str(n) for n in ((x, y, z) if z > 1 else (x, y) if y > 1 else (x,)))
     parts = [f"{grid} programs of {launch.threads} threads"]
     limiter = f" (limited by {launch.occupancy_limiter})" if launch.occupancy_limiter else ""
-    told: list[tuple[float | None, str]] = [
+    told: list[tuple[float | str | None, str]] = [
         (launch.duration_us, f"{(launch.duration_us or 0) / 1e3:.4g} ms"),
         (launch.share, f"{launch.share or 0:.0%} of the call"),
         (launch.registers, f"{launch.registers} registers a thread"),
@@ -215,6 +211,7 @@ def _launch(launch: Launch) -> str:
         (launch.load_bits, f"widest load {launch.load_bits} bits a thread"),
         (launch.store_bits, f"widest store {launch.store_bits} bits"),
         (launch.num_stages, f"num_stages {launch.num_stages}"),
+        (launch.config, f"the autotuner's choice {launch.config}"),
     ]
     parts += [text for value, text in told if value is not None]
     if launch.matrix_instructions is not None:
@@ -368,10 +365,10 @@ def _speedup(before: Measurement | None, after: Measurement) -> str:
 
 
 def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list[str]:
-    """How the bounds of the findings moved, beside what was predicted; nothing where no second
-    profile was taken."""
+    """What the second profile shows, and how the bounds of the findings moved, beside what was
+    predicted; where none was taken, that."""
     if item.findings_after is None:
-        return []
+        return ["No profile was taken of it."] if item.candidate.verdict.correct else []
     before = {found.kind.value: found.gain_bound for found in question.findings}
     after = {found.kind.value: found.gain_bound for found in item.findings_after}
     wanted = {p.finding: p.bound_after for p in question.diagnosis.predicted}
@@ -383,7 +380,18 @@ def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list
         told = f", {wanted[kind]:.3g} was predicted" if kind in wanted else ""
         if was != now or told:
             lines.append(f"{kind}: could give {was} before, {now} after{told}")
-    return lines or ["The findings did not change."]
+    return [*_profiled(item.profile_after, question.floor), *(lines or [UNCHANGED])]
+
+
+def _profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
+    """Traffic and launches, a line each."""
+    if profile is None:
+        return []
+    launches = sorted(profile.launches, key=lambda launch: -(launch.share or 0))
+    lines = [_traffic(profile, floor), *(_launch(launch) for launch in launches[:LAUNCHES])]
+    if len(launches) > LAUNCHES:
+        lines.append(f"{len(launches) - LAUNCHES} smaller launches besides.")
+    return lines
 
 
 def size(count: float) -> str:

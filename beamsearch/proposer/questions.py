@@ -176,6 +176,7 @@ class Trial(Record):
     """Unified diff against the kernel it was made from: the parent, or what it repairs."""
     findings_after: list[Finding] | None = None
     """Of the variant's profile; None where none was taken."""
+    profile_after: Profile | None = None
 
 
 class ReflectionQuestion(Situation):

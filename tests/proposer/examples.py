@@ -54,6 +54,12 @@ def questions(path: Path) -> dict[str, Question | FirstQuestion]:
     this, later = (Situation(**kept[which], problem=card) for which in ("this", "later"))
     diagnosis = Diagnosis(**kept["diagnosis"])
     trials = [Trial(**trial) for trial in kept["trials"]]
+    trials = [
+        trial.model_copy(update={"profile_after": later.profile})
+        if trial.candidate.name == later.parent
+        else trial
+        for trial in trials
+    ]
     variants = [Variant(**variant) for variant in kept["variants"]]
     broken = kept["broken"]
     failed = Candidate(

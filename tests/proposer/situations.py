@@ -199,11 +199,14 @@ def reflection_question(problem: str = "43", **changes: Any) -> ReflectionQuesti
     )
     diff = "--- r0-s0\n+++ r1-w0-v0\n@@ -9,1 +9,1 @@\n-    D, H, W,\n+    D: tl.constexpr,"
     after = [FINDINGS[0].model_copy(update={"gain_bound": 1.3}), *FINDINGS[1:]]
+    first, *others = known["profile"].launches
+    chosen = first.model_copy(update={"config": "BLOCK: 64, num_warps: 8"})
+    tuned = known["profile"].model_copy(update={"launches": [chosen, *others]})
     return ReflectionQuestion(
         **known,
         diagnosis=DIAGNOSIS,
         trials=[
-            Trial(candidate=won, diff=diff, findings_after=after),
+            Trial(candidate=won, diff=diff, findings_after=after, profile_after=tuned),
             Trial(candidate=lost, diff=diff.replace("v0", "v1")),
         ],
     )

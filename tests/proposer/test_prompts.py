@@ -89,7 +89,8 @@ def test_a_prompt_without_one_of_its_sections_cannot_be_answered(ask):
 
 def test_measured_times_are_told_with_spread_and_distance():
     prompt = render(diagnosis_question())
-    assert "Time: 2.897 ms (measured; 20% to 80% of calls 2.896 to 2.898 ms)." in prompt
+    assert "Time: 2.897 ms (measured with a cold L2, start and end of the call included; " in prompt
+    assert "20% to 80% of calls 2.896 to 2.898 ms)." in prompt
     assert "Distance: 5.57 times the floor." in prompt
     assert "L1 104 GB, 43.5 times the least" in prompt
     assert "~" not in prompt
@@ -157,6 +158,9 @@ def test_reflection_sees_the_code_the_verdicts_and_what_moved():
     assert "Verdict: wrong at smoke: 12 of 4800 values differ by 0.31" in prompt
     assert "integer_overhead: could give 3.1 times before, 1.3 after" in prompt
     assert "2 times as fast as its parent" in prompt
+    won, lost = prompt.split("## What came of it")[1].split("### `r1-w0-v1`")
+    assert "- Traffic of one call:" in won and "the autotuner's choice BLOCK: 64" in won
+    assert "Traffic" not in lost  # it is wrong, and nobody profiled it
 
 
 def test_times_of_two_visits_are_not_compared():
@@ -227,7 +231,7 @@ def test_a_plan_is_as_long_as_a_page_and_says_what_is_missing(ask):
     plain, prompt = (
         render(question.model_copy(update={"diagnosis": d})) for d in (DIAGNOSIS, long)
     )
-    assert approximate_tokens(prompt) < approximate_tokens(plain) + 4_500
+    assert approximate_tokens(prompt) < approximate_tokens(plain) + 5_500
     told = "the end of the bottleneck and of the cause and of the plan and of the evidence"
     assert f"Left out to keep this short: {told}, 42 more evidence, 91 more predictions" in prompt
     assert "Left out" not in plain
