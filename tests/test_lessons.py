@@ -20,7 +20,7 @@ from beamsearch.settings import Settings
 from beamsearch.summary import comparable_times
 from tests.proposer.situations import variants_question
 
-ARTIFACTS = Path(__file__).parents[1] / "artifacts"
+ARTIFACTS = Path(__file__).parents[1] / "artifacts" / "playbook"
 RIGHT = Verdict(
     outcome=Outcome.CORRECT, checks=[Check(stage=Stage.SMOKE, name="small", passed=True)]
 )

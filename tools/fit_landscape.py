@@ -1,6 +1,6 @@
 """Fit the landscape that strategies are compared on, to recorded runs and hand-written variants.
 
-`python tools/fit_landscape.py [RUN…]` (default: the runs under artifacts/) writes
+`python tools/fit_landscape.py [RUN…]` (default: those under artifacts/playbook) writes
 beamsearch/simulation/landscape.json and prints what it rests on. It takes no GPU and a few seconds.
 """
 
@@ -25,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="*", type=Path)
     given = parser.parse_args().runs
-    runs = [read_run(path) for path in given or sorted((ROOT / "artifacts").glob("*/"))]
+    runs = [read_run(path) for path in given or sorted((ROOT / "artifacts" / "playbook").glob("*/"))]
     landscape = fit(runs, json.loads(VARIANTS.read_text())["variants"])
     write_record(FITTED, landscape)
     print(landscape.model_dump_json(indent=1))

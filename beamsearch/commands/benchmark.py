@@ -77,8 +77,8 @@ def benchmark(
     """Time kernels beside their baselines.
 
     Eager, torch.compile, max-autotune, input and optimized kernel, interleaved. Each kernel is
-    verified before it is timed. A problem's optimized kernel is the one kept under artifacts/, else
-    that of its newest run under runs/. Exit code 1 where a kernel is wrong or missing. Needs an
+    verified before it is timed. A problem's optimized kernel is the fastest kept under artifacts/,
+    else that of its newest run under runs/. Exit code 1 where a kernel is wrong or missing. Needs an
     NVIDIA GPU.
     """
     from beamsearch.environment import check_platform, pick_device
@@ -127,13 +127,19 @@ def find_entry(name: str) -> Entry:
 
 
 def kept(problem: str) -> Path | None:
-    """The optimized kernel of a problem: under artifacts/, else of the newest run under runs/."""
+    """The optimized kernel of a problem: the fastest under artifacts/, else of the newest run under
+    runs/."""
     from beamsearch.display import WINNER
+    from beamsearch.records.trace import Trace
     from beamsearch.resources import data_folder
 
-    curated = data_folder("artifacts") / problem / WINNER
-    if curated.is_file():
-        return curated
+    confirmed = {
+        trace.folder / WINNER: confirmation.winner.time_ms
+        for trace in map(Trace, data_folder("artifacts").glob(f"*/{problem}"))
+        if (confirmation := trace.run_record().confirmation) is not None
+    }
+    if confirmed:
+        return min(confirmed, key=confirmed.__getitem__)
     runs = [path for path in (Path("runs") / problem).glob(f"*/{WINNER}") if path.is_file()]
     return max(runs, key=lambda path: path.stat().st_mtime, default=None)
 

@@ -208,7 +208,7 @@ def test_one_workers_missing_answer_does_not_stop_the_others(live, tmp_path):
 
 
 def test_a_measured_run_goes_on_without_a_gpu_to_its_next_gpu_step(tmp_path):
-    (recorded,) = (ROOT / "artifacts").glob("82_*")
+    (recorded,) = (ROOT / "artifacts" / "playbook").glob("82_*")
     folder = tmp_path / "run"
     shutil.copytree(recorded, folder)
     rounds = len(Trace(folder).completed_rounds())

@@ -28,7 +28,7 @@ RECORDED = (
 
 
 def test_the_landscape_is_fitted_to_what_is_recorded():
-    runs = [read_run(ROOT / "artifacts" / name) for name in RECORDED]
+    runs = [read_run(ROOT / "artifacts" / "playbook" / name) for name in RECORDED]
     table = json.loads((ROOT / "tests" / "data" / "h200_variants.json").read_text())
     landscape = fit(runs, table["variants"])
     assert landscape == fitted(), "python tools/fit_landscape.py fits it again"
