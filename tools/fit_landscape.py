@@ -25,7 +25,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="*", type=Path)
     given = parser.parse_args().runs
-    runs = [read_run(path) for path in given or sorted((ROOT / "artifacts" / "playbook").glob("*/"))]
+    recorded = sorted((ROOT / "artifacts" / "playbook").glob("*/"))
+    runs = [read_run(path) for path in given or recorded]
     landscape = fit(runs, json.loads(VARIANTS.read_text())["variants"])
     write_record(FITTED, landscape)
     print(landscape.model_dump_json(indent=1))

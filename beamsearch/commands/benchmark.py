@@ -78,8 +78,8 @@ def benchmark(
 
     Eager, torch.compile, max-autotune, input and optimized kernel, interleaved. Each kernel is
     verified before it is timed. A problem's optimized kernel is the fastest kept under artifacts/,
-    else that of its newest run under runs/. Exit code 1 where a kernel is wrong or missing. Needs an
-    NVIDIA GPU.
+    else that of its newest run under runs/. Exit code 1 where a kernel is wrong or missing. Needs
+    an NVIDIA GPU.
     """
     from beamsearch.environment import check_platform, pick_device
     from beamsearch.errors import NoGpuError
