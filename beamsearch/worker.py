@@ -193,7 +193,10 @@ class Worker:
         if origin is not None and file.is_file():
             name, before = origin, file.read_text()
         diff = unified_diff(before, source, name, candidate.name) if source else ""
-        return Trial(candidate=candidate, diff=diff)
+        times = comparable_times(self.shared.trace, [*self.view.candidates.values(), candidate])
+        own = times.get(candidate.name)
+        ratio = times[self.parent.name] / own if own else None
+        return Trial(candidate=candidate, diff=diff, over_parent=ratio)
 
     def author(self, reply_stem: str) -> str:
         call = self.folder / "calls" / f"{reply_stem}.json"

@@ -351,17 +351,15 @@ def trial(
         "tuned_from": candidate.tuned_from,
         "description": one_line(candidate.description),
         "verdict": verdict(candidate),
-        "time": "" if time is None else f"{time}{_speedup(question.parent_time, time)}",
+        "time": "" if time is None else f"{time}{_speedup(item, time)}",
         "changes": _changes(question, item),
         "diff": "\n".join(kept),
     }
 
 
-def _speedup(before: Measurement | None, after: Measurement) -> str:
-    """Only times of one source and one visit are compared."""
-    if before is None or (before.source, before.visit) != (after.source, after.visit):
-        return ""
-    return f", {_tilde(after)}{before.time_ms / after.time_ms:.3g} times as fast as its parent"
+def _speedup(item: Trial, time: Measurement) -> str:
+    ratio = item.over_parent
+    return f", {_tilde(time)}{ratio:.3g} times as fast as its parent" if ratio else ""
 
 
 def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list[str]:

@@ -27,7 +27,6 @@ from beamsearch.proposer.questions import (
 from beamsearch.proposer.rewrites import launch
 from beamsearch.proposer.rewrites.compositions import Proposal, pairs, simple
 from beamsearch.proposer.rewrites.hints import Hints, Shape
-from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome
 from profiling.profile import Finding
 
@@ -224,13 +223,11 @@ def _reflection(question: ReflectionQuestion) -> str:
             if verdict.outcome is not Outcome.NO_CODE:
                 avoid.append(f"{what} on {question.parent}: {verdict.outcome.value}")
             continue
-        before, time = question.parent, question.parent_time
+        before, ratio = question.parent, trial.over_parent
         if trial.candidate.tuned_from is not None:
             before = trial.candidate.tuned_from
-            time = next(
-                t.candidate for t in question.trials if t.candidate.name == before
-            ).measurement
-        ratio = _speedup(time, trial.candidate.measurement)
+            origin = next(t for t in question.trials if t.candidate.name == before)
+            ratio = ratio / origin.over_parent if ratio and origin.over_parent else None
         if ratio is None:
             told.append(f"{name} is correct; its time cannot be compared with {before}'s")
             continue
@@ -245,13 +242,6 @@ def _reflection(question: ReflectionQuestion) -> str:
 
 def _tried(trial: Trial) -> str:
     return trial.candidate.description.rpartition(" (answers")[0] or trial.candidate.description
-
-
-def _speedup(parent: Measurement | None, own: Measurement | None) -> float | None:
-    """The parent's time over the variant's, where both come from one source."""
-    if parent is None or own is None or parent.source != own.source or parent.gpu != own.gpu:
-        return None
-    return parent.time_ms / own.time_ms
 
 
 def _percent(ratio: float) -> str:

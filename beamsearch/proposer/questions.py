@@ -177,6 +177,9 @@ class Trial(Record):
     findings_after: list[Finding] | None = None
     """Of the variant's profile; None where none was taken."""
     profile_after: Profile | None = None
+    over_parent: float | None = None
+    """Its parent's time over its own, by ratios where these are of two visits; None where it has no
+    time."""
 
 
 class ReflectionQuestion(Situation):

@@ -54,12 +54,13 @@ def questions(path: Path) -> dict[str, Question | FirstQuestion]:
     this, later = (Situation(**kept[which], problem=card) for which in ("this", "later"))
     diagnosis = Diagnosis(**kept["diagnosis"])
     trials = [Trial(**trial) for trial in kept["trials"]]
-    trials = [
-        trial.model_copy(update={"profile_after": later.profile})
-        if trial.candidate.name == later.parent
-        else trial
-        for trial in trials
-    ]
+    for n, trial in enumerate(trials):
+        own, after = trial.candidate.measurement, trial.candidate.name == later.parent
+        update = {
+            "over_parent": this.parent_time.time_ms / own.time_ms if own else None,
+            "profile_after": later.profile if after else None,
+        }
+        trials[n] = trial.model_copy(update=update)
     variants = [Variant(**variant) for variant in kept["variants"]]
     broken = kept["broken"]
     failed = Candidate(

@@ -206,7 +206,9 @@ def reflection_question(problem: str = "43", **changes: Any) -> ReflectionQuesti
         **known,
         diagnosis=DIAGNOSIS,
         trials=[
-            Trial(candidate=won, diff=diff, findings_after=after, profile_after=tuned),
+            Trial(
+                candidate=won, diff=diff, findings_after=after, profile_after=tuned, over_parent=2.0
+            ),
             Trial(candidate=lost, diff=diff.replace("v0", "v1")),
         ],
     )

@@ -164,12 +164,17 @@ def test_reflection_sees_the_code_the_verdicts_and_what_moved():
     assert "Traffic" not in lost  # it is wrong, and nobody profiled it
 
 
-def test_times_of_two_visits_are_not_compared():
+def test_a_speedup_is_the_ratio_that_was_found_and_not_that_of_two_visits_times():
     question = reflection_question()
-    elsewhere = question.parent_time.model_copy(update={"visit": "v2"})
-    assert "as fast as its parent" not in render(
-        question.model_copy(update={"parent_time": elsewhere})
+    won, lost = question.trials
+    other = question.model_copy(
+        update={"trials": [won.model_copy(update={"over_parent": 1.25}), lost]}
     )
+    assert "1.25 times as fast as its parent" in render(other)
+    other = question.model_copy(
+        update={"trials": [won.model_copy(update={"over_parent": None}), lost]}
+    )
+    assert "as fast as its parent" not in render(other)
 
 
 def test_a_second_plan_is_told_that_the_first_is_taken():
