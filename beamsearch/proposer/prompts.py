@@ -64,10 +64,9 @@ REASK_MARK = "## Your previous answer could not be used"
 
 def render(question: Question | FirstQuestion) -> str:
     """The prompt of a question, cut to its budget: oldest attempts first, then the slower of the
-    best kernels, the notes that fit least, further attempts, older lessons and patterns, lessons of
-    earlier runs, lower
-    findings, the annotations, the ends of diffs, the last of the kernels under review. The prompt
-    says what was cut.
+    best kernels, the notes that fit least, further attempts, the fastest of these kernels, older
+    lessons and patterns, lessons of earlier runs, lower findings, the annotations, the ends of
+    diffs, the last of the kernels under review. The prompt says what was cut.
 
     The problem, the kernel and the contract are never cut, even where they alone pass the budget.
     """
@@ -109,9 +108,11 @@ def _cuts(question: Question | FirstQuestion) -> list[str]:
     if question.purpose in REMEMBER:
         kept = min(KEPT_ATTEMPTS, len(memory.attempts))
         steps += ["attempt"] * (len(memory.attempts) - kept)
-        steps += ["kernel"] * len(_best(question))
+        others = len(_best(question))
+        steps += ["kernel"] * (others - 1)
         steps += notes
         steps += ["attempt"] * kept
+        steps += ["kernel"] * min(1, others)
         for word, told in (("lesson", memory.lessons), ("pattern", memory.patterns_to_avoid)):
             steps += [word] * len(told)
         steps += ["earlier"] * len(memory.earlier.lessons)

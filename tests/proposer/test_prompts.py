@@ -9,7 +9,7 @@ import pytest
 from beamsearch.llm.request import approximate_tokens
 from beamsearch.problem import list_problems
 from beamsearch.proposer.prompts import BUDGET, asked_again, reask, render
-from beamsearch.proposer.questions import DiagnosisQuestion, Memory, Prediction
+from beamsearch.proposer.questions import DiagnosisQuestion, Memory, Prediction, Shown
 from beamsearch.proposer.replies import UnreadableReply, read_diagnosis, read_review
 from beamsearch.records.candidate import Direction
 from profiling.findings import find
@@ -142,6 +142,20 @@ def test_oldest_memory_is_cut_to_the_budget_and_the_prompt_says_so(ask):
     assert shown == list(range(600 - len(shown), 600)), "the newest stay, in order"
     assert f"Left out to keep this short: {600 - len(shown)} older attempts." in prompt
     assert "lesson 2" in prompt and "def kernel_function(x," in prompt
+
+
+def test_the_fastest_kernel_outlives_notes_and_attempts():
+    memory = long_memory(600)
+    slower, fastest = (
+        Shown(
+            name=name, description="streams", time="1 ms", source=f"# {name}\n" + "x = 1\n" * 1500
+        )
+        for name in ("r1-w0-v0", "r2-w0-v0")
+    )
+    prompt = render(variants_question(memory=memory.model_copy(update={"best": [slower, fastest]})))
+    assert "# r2-w0-v0" in prompt and "# r1-w0-v0" not in prompt
+    assert "1 slower kernel in full" in prompt
+    assert approximate_tokens(prompt) <= BUDGET["variants"]
 
 
 def test_a_long_diff_is_shortened_last():
