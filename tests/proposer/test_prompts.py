@@ -148,7 +148,7 @@ def test_the_fastest_kernel_outlives_notes_and_attempts():
     memory = long_memory(600)
     slower, fastest = (
         Shown(
-            name=name, description="streams", time="1 ms", source=f"# {name}\n" + "x = 1\n" * 1500
+            name=name, description="streams", time="1 ms", source=f"# {name}\n" + "x = 1\n" * 3000
         )
         for name in ("r1-w0-v0", "r2-w0-v0")
     )
