@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from beamsearch.candidates import Made, names_of
@@ -42,7 +42,7 @@ class Tuner:
         winner = self._winner(candidates, times)
         if winner is None:
             return []
-        forms = forms_of(self.shared.source(winner), self.count)
+        forms = forms_of(self.shared.source(winner), self.count, winner.verdict.launched)
         if not forms:
             return []
         self.worker.doing(f"tuning {winner.name}")
@@ -96,11 +96,11 @@ class Tuner:
         )
 
 
-def forms_of(source: str, count: int) -> dict[str, str]:
+def forms_of(source: str, count: int, launched: Collection[str] = ()) -> dict[str, str]:
     """Setting -> source of up to `count` forms of a kernel, nearest first; of several kernels that
-    it launches, each in turn."""
+    it launches, each in turn. `launched`: those that count, where this is known."""
     forms: dict[str, str] = {}
-    lists = [iter(results) for results in settings_of(source)]
+    lists = [iter(results) for results in settings_of(source, launched)]
     while lists and len(forms) < count:
         for results in list(lists):
             setting, form = next(results, ("", ""))

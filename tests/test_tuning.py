@@ -51,6 +51,8 @@ def test_every_kernel_of_a_call_has_its_turn():
     both = SCALE_KERNEL + "\n@triton.jit" + two.replace("kernel_function", "helper")
     forms = list(forms_of(both, 4))
     assert [form.split(":")[0] for form in forms] == ["scale_kernel", "other_kernel"] * 2
+    # Of one that is there for other shapes, no form is another kernel at these
+    assert list(forms_of(both, 4, ["scale_kernel"])) == list(forms_of(SCALE_KERNEL, 4))
 
 
 def measured(ms):

@@ -37,6 +37,7 @@ class Compiled:
         log.not_checked += self.log.not_checked
         log.output += self.log.output
         log.code_fingerprint = self.log.code_fingerprint
+        log.launched = self.log.launched
         if self.rejection is not None:
             raise self.rejection
 

@@ -75,6 +75,7 @@ class Log:
     output: list[str] = field(default_factory=list)
     reach: Reach | None = None
     code_fingerprint: str | None = None
+    launched: list[str] = field(default_factory=list)
 
     def passed(self, stage: Stage, name: str, message: str = "") -> None:
         """Note a check that held."""
@@ -104,6 +105,7 @@ class Log:
             output=self._printed(),
             reach=self.reach,
             code_fingerprint=self.code_fingerprint,
+            launched=self.launched,
         )
 
     def rejected(self, rejection: Rejected) -> Verdict:
@@ -209,6 +211,7 @@ def compile_call(
     )
     profile = parsed(Profile, answer.get("profile"), Stage.COMPILE)
     log.code_fingerprint = profile.fingerprint and profile.fingerprint[:16]
+    log.launched = sorted({launch.name for launch in profile.launches})
     reason = works_elsewhere(profile)
     if reason:
         raise Rejected(Outcome.DISALLOWED, Stage.COMPILE, f"{what}: {reason}")

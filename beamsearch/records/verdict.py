@@ -83,6 +83,8 @@ class Verdict(Record):
     """None where the verdict is not correct, or nothing but the true shapes was tried."""
     code_fingerprint: str | None = None
     """Hash of the compiled code and launches at the true shapes, where it was compiled."""
+    launched: list[str] = []
+    """Kernels that a correct one launches at the true shapes; none where that is not known."""
 
     @model_validator(mode="after")
     def _failure_has_reason(self) -> "Verdict":

@@ -44,7 +44,7 @@ def test_right_kernel_is_correct_with_a_modelled_time_and_says_what_was_not_chec
     assert first.measurement.source == "modelled"
     assert {c.stage for c in first.verdict.checks} >= {Stage.LOAD, Stage.COMPILE, Stage.SMOKE}
     assert "no GPU" in first.verdict.not_checked[0]
-    assert first.verdict.code_fingerprint
+    assert first.verdict.code_fingerprint and first.verdict.launched == ["scale_kernel"]
     began = time.monotonic()
     profile = executor.run(ProfileJob(subject=Subject(name="again", source=SCALE_KERNEL)))
     assert time.monotonic() - began < 0.1  # the judge's own compilation and trace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from beamsearch.proposer.rewrites.flow import Flow
 from beamsearch.proposer.rewrites.hints import Hints
@@ -47,15 +48,18 @@ def apply(source: str, hints: Hints) -> list[Result]:
     return results
 
 
-def settings_of(source: str) -> list[list[Result]]:
+def settings_of(source: str, launched: Collection[str] = ()) -> list[list[Result]]:
     """For each kernel that is launched once and not tuned by its author: its settings, one changed
-    at a time, the likeliest first."""
+    at a time, the likeliest first. `launched`: the kernels that the call at hand launches, where
+    this is known; those for other shapes are left out."""
     try:
         module = Module(source)
     except NotApplicable:
         return []
     found = []
     for name, kernel, launches in module.launched():
+        if launched and name not in launched:
+            continue
         if len(launches) == 1 and len(kernel.decorator_list) == 1:
             near, far, stages, registers = _points(module, kernel, launches[0])
             found.append((name, _forms(source, name, [*near, *stages, *far, *registers])))
