@@ -129,7 +129,7 @@ class _Recorder:
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = list(tuner.prune_configs(kwargs))[:MOST_CONFIGS]
         before = len(self.launches)
-        tried: list[tuple[tuple[float, ...], Any, list[_Compiled]]] = []
+        tried: list[tuple[tuple[float, ...], Any, Any, list[_Compiled]]] = []
         failure: Exception | None = None
         for index, config in enumerate(configs):
             try:
@@ -144,13 +144,13 @@ class _Recorder:
             del self.launches[before:]
             for launch in found:
                 launch.config = str(config)
-            tried.append(((*self._badness(found), index), result, found))
+            tried.append(((*self._badness(found), index), config, result, found))
         if not tried:
             assert failure is not None
             raise failure
-        _, result, found = min(tried, key=lambda item: item[0])
+        _, config, result, found = min(tried, key=lambda item: item[0])
         self.launches += found
-        tuner.nargs = None
+        tuner.nargs, tuner.best_config = None, config  # host code may go on to read it
         return result
 
     def _badness(self, found: list[_Compiled]) -> tuple[float, ...]:

@@ -154,6 +154,10 @@ def test_autotuned_kernel_stands_in_its_likely_best_configuration(tmp_path: Path
     assert launch.config is not None
     assert "BLOCK: 1024" in launch.config
     assert launch.grid == (1024, 1, 1)
+    # Host code that launches what was chosen by itself reads it from the tuner
+    reads = TUNED.replace("    return y", "    assert copy_kernel.best_config.kwargs\n    return y")
+    assert reads != TUNED
+    assert compiled(tmp_path, reads, meta(N)).launches[0].config == launch.config
 
 
 DESCRIPTOR = """
