@@ -191,7 +191,7 @@ class PlainDisplay:
         if not self.measured and run.floor is not None:
             self.measured = True
             self._say("\n".join(yardsticks(run)))
-        self.clock.rounds_done += record.round > 0
+        self.clock.rounds_done += self.clock.first_round is not None
         for line in swept(record):
             self._say(f"  {line}")
         won = "win" if record.win else "no win"
@@ -303,7 +303,7 @@ class LiveDisplay:
                 self._say(line)
         with self.lock:
             self.run = run
-            self.clock.rounds_done += record.round > 0
+            self.clock.rounds_done += self.clock.first_round is not None
             self.doing = {}
         for line in swept(record):
             self._say(f"  {line}")

@@ -118,7 +118,8 @@ class FirstRound:
             running_best=INPUT,
         )
         recorded(folder / "round.json", RoundRecord, lambda: done)
-        self.observer.round_ended(done, self.progress.save())
+        last = self.trace.completed_rounds()[-1]  # of a run that goes on, a later one
+        self.observer.round_ended(last, self.progress.save())
 
     def _different(self, candidates: list[Candidate]) -> list[Candidate]:
         """Those that are no other's kernel with another launch, such as two compilations are."""

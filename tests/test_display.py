@@ -111,6 +111,16 @@ def told(display: PlainDisplay | LiveDisplay) -> None:
     display.run_ended(NO_GPU, Path("runs/x"))
 
 
+def test_a_round_of_before_a_stop_says_nothing_of_the_pace():
+    stream = io.StringIO()
+    display = PlainDisplay(stream)
+    display.run_started(NO_GPU, Path("runs/x"))
+    display.round_ended(ROUND, NO_GPU)  # where a run that goes on stands
+    display.round_started(2, ["latency_not_hidden"])
+    display.round_ended(ROUND.model_copy(update={"round": 2}), NO_GPU)
+    assert display.clock.rounds_done == 1
+
+
 def test_plain_lines_mark_modelled_times_and_say_what_was_not_measured():
     stream = io.StringIO()
     told(PlainDisplay(stream))
