@@ -116,7 +116,7 @@ class Profilers:
         from profiling.ncu import Begun, Turn
 
         folder = self._scratch / "profilers" / str(next(self._number))
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)  # one that was killed left its own
         turn = Turn(folder / "ready", folder / "go", self._hold)
         return Begun(
             [sys.executable, "-m", "beamsearch.judge.call", str(turn.ready), str(turn.go)],

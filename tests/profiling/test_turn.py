@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from beamsearch.judge.profiling_run import STANDING_BY, Profilers
 from profiling.ncu import Begun, Turn
 from tests.profiling.test_ncu import REPORT, is_gone, stand_in
 
@@ -117,3 +118,20 @@ def test_one_that_stands_by_is_ended_with_whoever_started_it(tmp_path, turn, gpu
     begun.close()
     assert not begun.alive and gpu.held_at is None
     assert is_gone(Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat"))
+
+
+def test_profilers_stand_by_again_where_a_run_was_killed(tmp_path, gpu, monkeypatch):
+    pids = tmp_path / "pids"
+    ncu = stand_in(tmp_path / "bin", f'echo $$ >> {pids}; "$@"')
+    monkeypatch.setenv("PATH", f"{ncu.parent}:/bin:/usr/bin")
+    for _ in range(2):
+        profilers = Profilers(None, 0, tmp_path / "scratch", gpu.hold)
+        profilers.stand_by()
+        profilers.stand_by()  # as each worker asks for it
+        while len(pids.read_text().split() if pids.exists() else []) < STANDING_BY:
+            time.sleep(0.01)
+        profilers.close()
+        running = [p for p in pids.read_text().split() if not is_gone(Path(f"/proc/{p}/stat"))]
+        assert running == [] and len(pids.read_text().split()) == STANDING_BY
+        pids.unlink()
+    assert gpu.held_at is None
