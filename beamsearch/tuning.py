@@ -54,7 +54,9 @@ class Tuner:
             made = Made(name, variant, winner.author, tuned_from=winner.name)
             seen = {**names_of([*candidates, *judged]), **self.worker.view.seen}
             judged.append(self.worker.judge(made, seen))
-            if is_win(judged[-1].time_ms, winner.time_ms):
+            known = [*self.worker.view.candidates.values(), winner, judged[-1]]
+            times = comparable_times(self.shared.trace, known)
+            if name in times and is_win(times[name], times[winner.name]):
                 break
         return judged
 
