@@ -31,7 +31,7 @@ from beamsearch.judge.verify import (
     run_sets,
     unseen,
 )
-from beamsearch.problem import Problem, shrink
+from beamsearch.problem import Problem, least_work, shrink
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Reach, Stage, Verdict
 from profiling.profile import Profile
@@ -186,7 +186,12 @@ class ModellingJudge:
             finally:
                 process.end()
                 log.output.append(process.output)
-        return model_time(profile, traced.get("trace"), self._gpu)
+        modelled = model_time(profile, traced.get("trace"), self._gpu)
+        if modelled.modelled_ms is None:
+            return modelled
+        # Where loops or inline assembly hide work from the model, the least of it is still to do.
+        least = least_work(self._problem).least_bytes / self._gpu.bandwidth_gb_s / 1e6
+        return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least)})
 
     def _run_smoke(self, process: CandidateProcess, log: Log, thorough: bool) -> None:
         sets = self._smoke_sets()

@@ -23,6 +23,14 @@ def test_correct_kernel(beamsearch):
     assert any(check["passed"] for check in found["checks"])
 
 
+def test_no_modelled_time_is_below_the_least_bytes_over_the_bandwidth(beamsearch):
+    # Its loops end where the data say and its maxima are assembly: the model sees little of them
+    run = data_folder("artifacts") / "claude" / "43_Max_Pooling_3D" / "optimization_trace"
+    done = beamsearch("verify", "43", str(run / "round_1" / "kernel.py"), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert answer(done)["measurement"]["time_ms"] >= 2.391e9 / 4800e6
+
+
 def test_every_stage_is_told(beamsearch):
     done = beamsearch("verify", "43", str(POOLING), "--seed", "3")
     assert done.returncode == 0, done.stdout + done.stderr
