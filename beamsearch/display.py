@@ -80,7 +80,7 @@ def opening(record: RunRecord) -> list[str]:
     lines = [
         f"{record.problem} in {record.problem_dtype}: {settings.rounds} rounds of "
         f"{settings.workers} workers, {kept}, {settings.variants} variants each; "
-        f"{record.who_thinks} thinks"
+        f"who thinks: {record.who_thinks}"
     ]
     lines += [f"note: {text}" for text in record.notes]
     return lines
