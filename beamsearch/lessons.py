@@ -92,14 +92,14 @@ def standing(
 
 
 def worded(taught: Sequence[Lesson], *, avoid: bool) -> list[str]:
-    """Lessons, or patterns to avoid, as a prompt shows them: each text once, with who taught it."""
+    """Lessons, or patterns to avoid, as a prompt shows them: a text once, after who taught it."""
     teachers: dict[str, list[str]] = {}
     for lesson in taught:
         if lesson.avoid == avoid:
             names = teachers.setdefault(lesson.text, [])
             if lesson.teacher and lesson.teacher not in [*names, *lesson.text.split()]:
                 names.append(lesson.teacher)
-    return [f"{text} [{', '.join(names)}]" if names else text for text, names in teachers.items()]
+    return [f"[{', '.join(names)}] {text}" if names else text for text, names in teachers.items()]
 
 
 def what(candidate: Candidate) -> str:

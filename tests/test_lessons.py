@@ -98,7 +98,7 @@ def test_lessons_say_who_taught_them_and_stand_once():
     second = Lesson(text="strips pay", avoid=False, round=2, teacher="r2-w3-v1-f1")
     named = Lesson(text="r1-w2-v0 spills", avoid=False, round=1, teacher="r1-w2-v0")
     told = worded([first, second, named], avoid=False)
-    assert told == ["strips pay [r1-w0-v0, r2-w3-v1-f1]", "r1-w2-v0 spills"]
+    assert told == ["[r1-w0-v0, r2-w3-v1-f1] strips pay", "r1-w2-v0 spills"]
 
 
 def test_earlier_runs_are_kept_in_the_runs_own_folder(tmp_path):

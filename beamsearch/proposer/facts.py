@@ -8,18 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from beamsearch.proposer.questions import (
-    Attempt,
-    FirstQuestion,
-    Idea,
-    Question,
-    ReflectionQuestion,
-    RepairQuestion,
-    ReviewQuestion,
-    Situation,
-    Trial,
-)
-from beamsearch.records.candidate import Candidate
+from beamsearch.proposer.questions import FirstQuestion, Question, Situation
 from beamsearch.records.measurement import Measurement
 from profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
 from profiling.profile import Finding, Floor, Launch, Profile
@@ -33,7 +22,6 @@ RULE_CHARACTERS = 320
 NO_HELP = ("Low Compression Rate", "PM Sampling Data")
 """Rules of Nsight Compute that no change of a kernel's source answers."""
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "registers": "registers"}
-UNCHANGED = "The findings did not change."
 
 
 def gpu(name: str, dtype: str) -> str:
@@ -106,12 +94,6 @@ def _for_readers(message: str) -> str:
     return " ".join(kept)
 
 
-def idea(item: Idea) -> str:
-    """How often a finding was gone after."""
-    best = "" if item.best_speedup is None else f", best {item.best_speedup:.3g} x parent"
-    return f"`{item.finding}` {item.tried} kernels, {item.correct} correct{best}"
-
-
 def first_standing(question: FirstQuestion) -> list[str]:
     """The floor of a problem that has no kernel yet."""
     if question.floor is None:
@@ -130,7 +112,7 @@ def standing(question: Question) -> list[str]:
         lines += [_floor(question.floor), _distance(question.parent_time, question.floor)]
         if question.floor.gives_away is not None and question.floor.gives_away.sentence:
             lines.append(question.floor.gives_away.sentence)
-    return lines + _profiled(question.profile, question.floor)
+    return lines + profiled(question.profile, question.floor)
 
 
 def profile_note(profile: Profile) -> str:
@@ -177,7 +159,7 @@ def _floor(floor: Floor) -> str:
 def _distance(time: Measurement | None, floor: Floor) -> str:
     if time is None or floor.time_ms <= 0:
         return "Distance to the floor: not known."
-    return f"Distance: {_tilde(time)}{time.time_ms / floor.time_ms:.3g} times the floor."
+    return f"Distance: {tilde(time)}{time.time_ms / floor.time_ms:.3g} times the floor."
 
 
 def _traffic(profile: Profile, floor: Floor | None) -> str:
@@ -256,132 +238,7 @@ def direction_note(question: Situation) -> str:
     return note
 
 
-def attempt(item: Attempt) -> str:
-    """An earlier candidate in one line."""
-    lineage = [f"from `{item.parent}`"] if item.parent else []
-    lineage += [f"repairs `{item.repair_of}`"] if item.repair_of else []
-    lineage += [f"tunes `{item.tuned_from}`"] if item.tuned_from else []
-    lineage += [item.direction] if item.direction else []
-    result = [item.outcome]
-    if item.time:
-        result.append(item.time)
-    if item.speedup_over_parent is not None:
-        tilde = "~" if item.time and item.time.startswith("~") else ""
-        result.append(f"{tilde}{item.speedup_over_parent:.3g} x parent")
-    reason = f": {one_line(item.reason)}" if item.reason else ""
-    told = f" ({', '.join(lineage)})" if lineage else ""
-    return f"`{item.name}`{told} {one_line(item.description)} → {', '.join(result)}{reason}"
-
-
-STAGES = {
-    "load": "It could not be imported, bound or patched together: nothing was computed.",
-    "policy": "Its source was refused unseen; another way to compute the same must be found.",
-    "review": "It was not run: a reviewer expects this. Where the reviewer is wrong, say so in the "
-    "line of description and give the kernel again with the doubtful place made plain.",
-    "compile": "Triton's compiler refused it; no value was computed.",
-    "smoke": "It failed at small, odd shapes, which the true ones may hide: look at masks, sizes "
-    "taken for constants, and at blocks larger than a dimension.",
-    "true_shapes": "It passed at small shapes and failed at the true ones: look at offsets beyond "
-    "2^31, at the size of the grid, and at what the launch needs in registers and shared memory.",
-    "determinism": "The same inputs gave different results: look for races, uninitialised memory "
-    "and atomics.",
-    "timing": "It computes the problem; what it does beside that was refused when it was timed.",
-    "memory": "It touches memory outside its tensors, even where results are right.",
-}
-"""Stage that failed -> what that says of the cause."""
-CHECK_CHARACTERS = 1_200
-
-
-def verdict(candidate: Candidate, most: int = 600) -> str:
-    """The judge's word in a line."""
-    word = candidate.verdict
-    stage = f" at {word.stage.value}" if word.stage else ""
-    reason = f": {one_line(word.reason, most)}" if word.reason else ""
-    return f"{word.outcome.value}{stage}{reason}"
-
-
-def repair(question: RepairQuestion, keep_diff: float) -> dict[str, Any]:
-    """What a repair is told of the failure."""
-    word = question.failed.verdict
-    failed = [check for check in word.checks if not check.passed and not check.reported]
-    return {
-        "failed": question.failed,
-        "failed_source": question.failed_source,
-        "patch": question.patch,
-        "verdict": verdict(question.failed, 2 * CHECK_CHARACTERS),
-        "failed_checks": [
-            f"{check.name}: {one_line(check.message, CHECK_CHARACTERS)}"
-            for check in failed
-            if check.message and check.message != word.reason
-        ],
-        "passed": ", ".join(
-            dict.fromkeys(
-                f"{check.stage.value} ({check.name})" for check in word.checks if check.passed
-            )
-        ),
-        "stage_note": STAGES.get(word.stage.value if word.stage else "", ""),
-        "earlier": [trial(question, item, keep_diff) for item in question.earlier],
-        "patched": question.failed.name if not question.patch else question.parent,
-    }
-
-
-def kernels(question: ReviewQuestion) -> list[dict[str, str]]:
-    """The kernels of a review, as sources, or as the patch that could not be applied."""
-    return [
-        {
-            "description": item.description,
-            "text": item.source if item.source is not None else f"{item.fault}\n{item.patch}",
-            "language": "python" if item.source is not None else "text",
-        }
-        for item in question.variants
-    ]
-
-
-def trial(
-    question: ReflectionQuestion | RepairQuestion, item: Trial, keep_diff: float
-) -> dict[str, Any]:
-    """A trial as its template shows it, with this share (0..1) of its diff's lines."""
-    candidate = item.candidate
-    lines = item.diff.splitlines()
-    kept = lines[: round(len(lines) * keep_diff)]
-    time = candidate.measurement
-    return {
-        "name": candidate.name,
-        "repair_of": candidate.repair_of,
-        "tuned_from": candidate.tuned_from,
-        "description": one_line(candidate.description),
-        "verdict": verdict(candidate),
-        "time": "" if time is None else f"{time}{_speedup(item, time)}",
-        "changes": _changes(question, item),
-        "diff": "\n".join(kept),
-    }
-
-
-def _speedup(item: Trial, time: Measurement) -> str:
-    ratio = item.over_parent
-    return f", {_tilde(time)}{ratio:.3g} times as fast as its parent" if ratio else ""
-
-
-def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list[str]:
-    """What the second profile shows, and how the bounds of the findings moved, beside what was
-    predicted; where none was taken, that."""
-    if item.findings_after is None:
-        return ["No profile was taken of it."] if item.candidate.verdict.correct else []
-    before = {found.kind.value: found.gain_bound for found in question.findings}
-    after = {found.kind.value: found.gain_bound for found in item.findings_after}
-    wanted = {p.finding: p.bound_after for p in question.diagnosis.predicted}
-    tilde = "~" if question.profile.source == "compiler" else ""
-    lines = []
-    for kind in dict.fromkeys([*before, *after, *wanted]):
-        was = f"{tilde}{before[kind]:.3g} times" if kind in before else "nothing"
-        now = f"{tilde}{after[kind]:.3g}" if kind in after else "nothing"
-        told = f", {wanted[kind]:.3g} was predicted" if kind in wanted else ""
-        if was != now or told:
-            lines.append(f"{kind}: could give {was} before, {now} after{told}")
-    return [*_profiled(item.profile_after, question.floor), *(lines or [UNCHANGED])]
-
-
-def _profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
+def profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
     """Traffic and launches, a line each."""
     if profile is None:
         return []
@@ -411,5 +268,6 @@ def one_line(text: str, most: int = REASON_CHARACTERS) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _tilde(time: Measurement) -> str:
+def tilde(time: Measurement) -> str:
+    """`~` before a modelled time."""
     return "~" if time.source == "modelled" else ""

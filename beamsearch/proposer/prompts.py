@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from beamsearch.kernel import alike
 from beamsearch.llm.request import approximate_tokens
-from beamsearch.proposer import facts, knowledge
+from beamsearch.proposer import facts, knowledge, outcomes
 from beamsearch.proposer.knowledge import Note
 from beamsearch.proposer.plan import plan
 from beamsearch.proposer.questions import (
@@ -186,12 +186,12 @@ def _asked(question: Question, cut: Counter[str]) -> dict[str, Any]:
         told = {"variants": question.variants, "tuned": question.tuned}
         return {"plan": plan(question.diagnosis), **told}
     if isinstance(question, ReflectionQuestion):
-        trials = [facts.trial(question, item, keep) for item in question.trials]
+        trials = [outcomes.trial(question, item, keep) for item in question.trials]
         return {"plan": plan(question.diagnosis), "trials": trials}
     if isinstance(question, RepairQuestion):
-        return {"plan": plan(question.diagnosis), **facts.repair(question, keep)}
+        return {"plan": plan(question.diagnosis), **outcomes.repair(question, keep)}
     if isinstance(question, ReviewQuestion):
-        return {"kernels": facts.kernels(question)[: len(question.variants) - cut["review"]]}
+        return {"kernels": outcomes.kernels(question)[: len(question.variants) - cut["review"]]}
     return {}
 
 
@@ -266,8 +266,9 @@ def _environment() -> Environment:
         "fence": _fence,
         "shape": facts.shape,
         "line": facts.one_line,
-        "attempt": facts.attempt,
-        "idea": facts.idea,
+        "lesson": outcomes.lesson,
+        "attempt": outcomes.attempt,
+        "idea": outcomes.idea,
     }
     return environment
 

@@ -258,6 +258,13 @@ def test_a_plan_is_as_long_as_a_page_and_says_what_is_missing(ask):
     assert think(prompt), "what a field holds is no heading"
 
 
+def test_a_lesson_is_shown_whole_with_who_taught_it_unless_it_is_an_essay():
+    lesson = f"[r1-w0-v0] {'words ' * 40}say 1.4x"
+    prompt = render(variants_question(memory=Memory(lessons=[lesson, "essay " * 99])))
+    assert f"- {lesson}\n" in prompt
+    assert 50 < prompt.count("essay") < 80 and "…\n" in prompt
+
+
 def test_a_prompt_that_shows_no_lessons_does_not_say_that_it_left_some_out():
     many = Memory(lessons=[f"lesson {n}" for n in range(40)])
     assert "Left out to keep this short: 28 older lessons" in render(variants_question(memory=many))
