@@ -20,8 +20,7 @@ from beamsearch.summary import comparable_times
 
 KEPT = 12
 """Lessons kept of one run, of as many candidates, those that moved the time most; and shown of all
-runs together: about 700 tokens, a twentieth of a prompt."""
-CHARACTERS = 300
+runs together: at most 1,600 tokens, a tenth of a prompt, which cuts each of them."""
 NUMBERS = re.compile(r"\br\d+-\w+(-\w+)*|\d+")
 """Names of candidates, and numbers."""
 
@@ -145,7 +144,5 @@ def _mean(gains: Sequence[float]) -> float:
 
 def _told(run: EarlierRun, lesson: EarlierLesson) -> str:
     times = f"{run.speedup:.3g} x its first kernel{'' if run.measured else ', modelled'}"
-    text = " ".join(lesson.text.split())
-    text = text if len(text) <= CHARACTERS else f"{text[:CHARACTERS]}…"
     avoid = "avoid: " if lesson.avoid else ""
-    return f"{run.problem} in {run.dtype} on {run.gpu} ({times}): {avoid}{text}"
+    return f"{run.problem} in {run.dtype} on {run.gpu} ({times}): {avoid}{lesson.text}"

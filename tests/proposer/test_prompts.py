@@ -8,8 +8,9 @@ import pytest
 
 from beamsearch.llm.request import approximate_tokens
 from beamsearch.problem import list_problems
+from beamsearch.proposer.outcomes import LESSON_CHARACTERS
 from beamsearch.proposer.prompts import BUDGET, asked_again, reask, render
-from beamsearch.proposer.questions import DiagnosisQuestion, Memory, Prediction, Shown
+from beamsearch.proposer.questions import DiagnosisQuestion, Earlier, Memory, Prediction, Shown
 from beamsearch.proposer.replies import UnreadableReply, read_diagnosis, read_review
 from beamsearch.records.candidate import Direction
 from profiling.findings import find
@@ -260,9 +261,12 @@ def test_a_plan_is_as_long_as_a_page_and_says_what_is_missing(ask):
 
 def test_a_lesson_is_shown_whole_with_who_taught_it_unless_it_is_an_essay():
     lesson = f"[r1-w0-v0] {'words ' * 40}say 1.4x"
-    prompt = render(variants_question(memory=Memory(lessons=[lesson, "essay " * 99])))
-    assert f"- {lesson}\n" in prompt
-    assert 50 < prompt.count("essay") < 80 and "…\n" in prompt
+    essay = f"[r1-w1-v0] {'essay ' * 99}"
+    earlier = Earlier(lessons=[essay])
+    told = Memory(lessons=[lesson], patterns_to_avoid=[lesson, essay], earlier=earlier)
+    prompt = render(variants_question(memory=told))
+    assert prompt.count(f"- {lesson}\n") == 2
+    assert prompt.count(f"- {essay[: LESSON_CHARACTERS - 1]}…\n") == 2
 
 
 def test_a_prompt_that_shows_no_lessons_does_not_say_that_it_left_some_out():
