@@ -141,27 +141,60 @@ def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
     function = getattr(module, "kernel_function", None)
     if function is None:
         return _bind_model(module, arguments)
+    placed = bound_by_position(module, arguments)
     bound: dict[str, Any] = {}
     positional: list[Any] = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
+    for name, parameter in _parameters(function).items():
+        known = placed.get(name, name)
+        if known not in arguments.values:
             continue
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            continue
-        if name in arguments.values:
-            value = arguments.values[name]
-        elif parameter.default is not parameter.empty:
-            continue
-        else:
-            known = ", ".join(sorted(arguments.values))
-            raise KernelError(
-                f"kernel_function asks for `{name}`, which this problem lacks; it has {known}"
-            )
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            positional.append(value)
+            positional.append(arguments.values[known])
         else:
-            bound[name] = value
+            bound[name] = arguments.values[known]
     return lambda: function(*positional, **bound)
+
+
+def bound_by_position(module: ModuleType, arguments: CallArguments) -> dict[str, str]:
+    """Parameters of `kernel_function` with names of its own -> what they stand for: the arguments
+    of `forward` that no name asks for, then parameters and buffers, where there are just as many.
+
+    Raises KernelError where that is ambiguous.
+    """
+    function = getattr(module, "kernel_function", None)
+    if function is None:
+        return {}
+    parameters = _parameters(function)
+    strange = [
+        name
+        for name, parameter in parameters.items()
+        if name not in arguments.values and parameter.default is parameter.empty
+    ]
+    if not strange:
+        return {}
+    values = arguments.values
+    taken = {id(values[name]) for name in parameters if name in values}
+    inputs = [name for name in arguments.forward if id(values[name]) not in taken]
+    names = {id(value): name for name, value in reversed(values.items())}
+    weights = [
+        names[id(value)]
+        for value in arguments.state.values()
+        if id(value) in names and id(value) not in taken
+    ]
+    for meant in (inputs, [*inputs, *weights]):
+        if len(meant) == len(strange):
+            return dict(zip(strange, meant, strict=True))
+    raise KernelError(
+        f"kernel_function asks for `{strange[0]}`, which this problem lacks; it has "
+        f"{', '.join(sorted(values))}"
+    )
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Those that take one value."""
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    found = inspect.signature(function).parameters
+    return {name: item for name, item in found.items() if item.kind not in variable}
 
 
 def _bind_model(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
@@ -182,5 +215,15 @@ def _bind_model(module: ModuleType, arguments: CallArguments) -> Callable[[], An
                 f"ModelNew's `{name}` {tuple(tensor.shape)} has no counterpart in the reference; "
                 f"it has {have}"
             )
-        tensor.data = given
+        _replace(model, name, given)
     return lambda: model(*inputs)
+
+
+def _replace(model: Any, path: str, given: Any) -> None:
+    """Put another tensor in a parameter's or buffer's place, whatever device either is on."""
+    owner, _, name = path.rpartition(".")
+    module = model.get_submodule(owner)
+    if name in module._parameters:
+        module._parameters[name] = given
+    else:
+        module._buffers[name] = given

@@ -338,7 +338,7 @@ def meta_arguments(problem: Problem) -> dict[str, Any]:
     numbers: dict[int, int] = {}
 
     def number(tensor: torch.Tensor) -> int:
-        return numbers.setdefault(id(tensor), len(numbers))
+        return numbers.setdefault(tensor.untyped_storage()._cdata, len(numbers))
 
     return encode_arguments(instantiate(problem, "meta").arguments, number)
 

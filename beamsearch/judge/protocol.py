@@ -96,9 +96,11 @@ def _read(sock: socket.socket, size: int, deadline: float | None) -> bytes:
 
 
 def describe_tensor(tensor: torch.Tensor, storage: int, guard: int = 0) -> dict[str, Any]:
-    """Where a tensor lies: the index of its storage, behind `guard` bytes, and the view on it."""
+    """Where a tensor lies: the index of its storage, behind `guard` bytes, and the view on it.
+    `bytes` are those of its own storage."""
     return {
         "storage": storage,
+        "bytes": tensor.untyped_storage().nbytes(),
         "dtype": str(tensor.dtype).removeprefix("torch."),
         "offset": tensor.storage_offset() + guard // tensor.element_size(),
         "size": list(tensor.shape),

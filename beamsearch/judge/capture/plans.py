@@ -1,0 +1,308 @@
+"""A call that was recorded, as a plan.
+
+A call is told as it runs once the kernel has settled: what it allocated and filled in an earlier
+call is kept. What it computed in an earlier call, or while it was imported, belongs to each call:
+those steps stand before its own.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+import triton
+
+from beamsearch.judge.capture.launches import CapturedKernel, LaunchArguments
+from beamsearch.judge.capture.recorder import Noted, Recorder, Refused
+from beamsearch.judge.capture.standin import Memory, StandIn, view_of
+from beamsearch.records.plan import (
+    Buffer,
+    Copy,
+    Descriptor,
+    DType,
+    Fill,
+    Kernel,
+    Launch,
+    Number,
+    Operation,
+    Plan,
+    Pointer,
+    Step,
+)
+
+
+def plan_of(recorder: Recorder, result: Any, capability: int) -> Plan:
+    """The plan of the call that the recorder has just seen, which gave this result. Raises Refused.
+
+    Memory that earlier calls were given, and this one uses, is no argument of it.
+    """
+    container, results = _results(result)
+    return _Assembly(recorder, results).plan(container, capability)
+
+
+def _results(result: Any) -> tuple[str, list[StandIn]]:
+    container = {tuple: "tuple", list: "list"}.get(type(result), "tensor")
+    values = [result] if container == "tensor" else list(result)
+    for value in values:
+        if not isinstance(value, StandIn):
+            kind = type(value).__name__
+            what = "a tensor on the host" if isinstance(value, torch.Tensor) else f"a {kind}"
+            raise Refused(f"returns {what} where a tensor on the GPU is expected")
+    return container, values
+
+
+class _Assembly:
+    """One plan in the making."""
+
+    def __init__(self, recorder: Recorder, results: list[StandIn]) -> None:
+        self._call = recorder.call
+        self._own = recorder.own
+        self._results = results
+        self._history = recorder.steps[: len(recorder.steps) - len(self._own)]
+        self._prologue = self._computed_before()
+        self._numbers: dict[int, int] = {}
+        self._buffers: list[Memory] = []
+        self._kernels: dict[CapturedKernel, int] = {}
+
+    def plan(self, container: str, capability: int) -> Plan:
+        """The plan. Raises Refused."""
+        noted = [*self._prologue, *self._own]
+        before = len(self._prologue)
+        steps: list[Step] = []
+        made_before = self._filled_before()
+        steps += made_before
+        steps += [self._step(item) for item in noted]
+        shift = len(made_before) + before
+        results = [self._view(value) for value in self._results]
+        for value in self._results:
+            if value.memory.role == "constant" or self._is_kept(value.memory):
+                raise Refused(
+                    "returns memory that it keeps between calls; two results must be able to live "
+                    "at once, so allocate each"
+                )
+        buffers = [self._buffer(memory, shift) for memory in self._buffers]
+        return Plan(
+            capability=capability,
+            triton=triton.__version__,
+            kernels=[_kernel(kernel) for kernel in self._kernels],
+            buffers=buffers,
+            steps=steps,
+            results=results,
+            container=container,
+        )
+
+    def _computed_before(self) -> list[Noted]:
+        """Steps of earlier calls that computed what this call finds in memory it kept."""
+        own = {_words(step) for step in self._own}
+        needed = {m for s in self._own for m in s.memories() if self._is_old(m)}
+        needed |= {value.memory for value in self._results if self._is_old(value.memory)}
+        found: list[Noted] = []
+        for step in reversed(self._history):
+            touched = step.memories()
+            if step.kind == "fill" or not needed.intersection(touched) or _words(step) in own:
+                continue
+            found.insert(0, step)
+            needed |= {m for m in touched if self._is_old(m)}
+        return found
+
+    def _is_old(self, memory: Memory) -> bool:
+        return memory.role == "made" and memory.call < self._call
+
+    def _is_kept(self, memory: Memory) -> bool:
+        """Whether it keeps its content from one call to the next."""
+        return self._is_old(memory) and not any(
+            memory in step.memories() for step in self._prologue
+        )
+
+    def _filled_before(self) -> list[Step]:
+        """Fills of memory that the prologue works on, which is made in each call."""
+        made = [m for s in self._prologue for m in s.memories() if self._is_old(m)]
+        return [
+            Fill(target=self._view(step.targets[0]), value=step.arguments[0])
+            for memory in dict.fromkeys(made)
+            for step in self._first_fills(memory)
+        ]
+
+    def _first_fills(self, memory: Memory) -> list[Noted]:
+        """How it was filled, in the call that made it, before anything else was done with it."""
+        found = []
+        for step in self._history:
+            if memory not in step.memories():
+                continue
+            if step.kind != "fill" or step.call != memory.call:
+                break
+            found.append(step)
+        return found
+
+    def _number(self, memory: Memory) -> int:
+        if id(memory) not in self._numbers:
+            if memory.role == "given" and memory.call != self._call:
+                raise Refused("uses tensors that an earlier call was given; use this call's own")
+            self._numbers[id(memory)] = len(self._buffers)
+            self._buffers.append(memory)
+        return self._numbers[id(memory)]
+
+    def _buffer(self, memory: Memory, shift: int) -> Buffer:
+        if memory.role == "given":
+            return Buffer(role="given", bytes=memory.bytes, given=memory.given)
+        if memory.role == "constant":
+            data = base64.b64encode(memory.data or b"")
+            return Buffer(role="constant", bytes=memory.bytes, data=data)
+        if self._is_kept(memory):
+            number = self._number(memory)
+            fills = [
+                Fill(target=view_of(step.targets[0], number), value=step.arguments[0])
+                for step in self._first_fills(memory)
+            ]
+            return Buffer(role="kept", bytes=memory.bytes, fills=fills)
+        if self._is_old(memory):
+            return Buffer(role="made", bytes=memory.bytes)
+        returned = any(value.memory is memory for value in self._results)
+        dead = None if memory.dead is None or returned else memory.dead + shift
+        return Buffer(role="made", bytes=memory.bytes, born=memory.born + shift, dead=dead)
+
+    def _view(self, tensor: StandIn) -> Any:
+        try:
+            return view_of(tensor, self._number(tensor.memory))
+        except TypeError as error:
+            raise Refused(f"works on {error}, which no plan can hold") from error
+
+    def _step(self, noted: Noted) -> Step:
+        if noted.kind == "fill":
+            return Fill(target=self._view(noted.targets[0]), value=noted.arguments[0])
+        if noted.kind == "copy":
+            target, source = noted.targets[0], noted.arguments[0]
+            return Copy(target=self._view(target), source=self._view(source))
+        if noted.kind == "operation":
+            return Operation(
+                name=noted.name,
+                arguments=[self._operand(value) for value in noted.arguments],
+                named={name: self._operand(value) for name, value in noted.named.items()},
+                targets=[self._view(target) for target in noted.targets],
+                line=noted.line,
+            )
+        return self._launch(noted.arguments[0], noted.line)
+
+    def _operand(self, value: Any) -> Any:
+        if isinstance(value, StandIn):
+            return self._view(value)
+        if isinstance(value, torch.dtype):
+            return DType(dtype=str(value).removeprefix("torch."))
+        if isinstance(value, list | tuple):
+            return [self._operand(item) for item in value]
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        raise Refused(f"gives an operation of torch a {type(value).__name__}")
+
+    def _launch(self, launch: LaunchArguments, line: int | None) -> Launch:
+        kernel = launch.kernel
+        number = self._kernels.setdefault(kernel, len(self._kernels))
+        return Launch(
+            kernel=number,
+            grid=launch.grid,
+            arguments=[
+                self._argument(value, kind)
+                for value, kind in zip(launch.values, kernel.signature, strict=True)
+            ],
+            named=launch.named,
+            config=launch.config,
+            line=line,
+        )
+
+    def _argument(self, value: Any, kind: str) -> Any:
+        if isinstance(value, StandIn):
+            return self._pointer(value)
+        base = getattr(value, "base", None)
+        if isinstance(base, StandIn):
+            return Descriptor(
+                base=self._pointer(base),
+                dtype=str(base.dtype).removeprefix("torch."),
+                shape=tuple(map(int, value.shape)),
+                strides=tuple(map(int, value.strides)),
+                block_shape=tuple(map(int, value.block_shape)),
+                padding=getattr(value, "padding", "zero"),
+                round_f32_to_tf32=getattr(value, "round_f32_to_tf32", False),
+                type=kind,
+            )
+        if not isinstance(value, bool | int | float):
+            value = float(value) if "f" in kind else int(value)  # numpy's numbers, for instance
+        return Number(type=kind, value=value)
+
+    def _pointer(self, tensor: StandIn) -> Pointer:
+        return Pointer(
+            buffer=self._number(tensor.memory),
+            offset=tensor.data_ptr() - tensor.memory.address,
+        )
+
+
+def _kernel(kernel: CapturedKernel) -> Kernel:
+    return Kernel(
+        name=kernel.name,
+        ttir=kernel.ttir,
+        options={name: _listed(value) for name, value in kernel.options},
+        signature=list(kernel.signature),
+        source_file=kernel.source_file,
+    )
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _words(noted: Noted) -> tuple[Any, ...]:
+    """A step in words that are the same in every call: memory by its size and what it is for."""
+    return (noted.kind, noted.name, *_all_words([noted.arguments, noted.named, noted.targets]))
+
+
+def _all_words(values: Any) -> Iterable[Any]:
+    for value in values.values() if isinstance(values, dict) else values:
+        if isinstance(value, StandIn):
+            memory = value.memory
+            place = value.data_ptr() - memory.address
+            shape = (tuple(value.shape), tuple(value.meta.stride()), value.dtype)
+            yield (memory.given, memory.bytes, place, *shape)
+        elif isinstance(value, LaunchArguments):
+            yield (value.kernel, value.grid, *_all_words(value.values))
+        elif isinstance(value, list | tuple | dict):
+            yield from _all_words(value)
+        elif isinstance(getattr(value, "base", None), StandIn):
+            yield from _all_words([value.base, value.shape, value.strides, value.block_shape])
+        else:
+            yield repr(value)
+
+
+def differs(one: Plan, other: Plan) -> str | None:
+    """How two calls of one kernel differ, or none: the same steps on buffers of the same kind."""
+    if len(one.steps) != len(other.steps):
+        return f"{len(one.steps)} steps in one call, {len(other.steps)} in another"
+    for number, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
+        if _bare(a, one) != _bare(b, other):
+            return f"step {number} ({_name(a, one)}) is not the same in two calls"
+    if [_bare_buffer(b) for b in one.buffers] != [_bare_buffer(b) for b in other.buffers]:
+        return "memory is made, kept or filled otherwise in two calls"
+    return None if one.results == other.results else "another result is returned in two calls"
+
+
+def _bare(step: Step, plan: Plan) -> Any:
+    told = step.model_dump()
+    if isinstance(step, Launch):
+        kernel = plan.kernels[step.kernel]
+        told["kernel"] = (kernel.name, kernel.ttir, str(kernel.options))
+        del told["named"]
+    told.pop("line", None)
+    return told
+
+
+def _bare_buffer(buffer: Buffer) -> Any:
+    return (buffer.role, buffer.bytes, buffer.given, buffer.data, buffer.fills)
+
+
+def _name(step: Step, plan: Plan) -> str:
+    return plan.kernels[step.kernel].name if isinstance(step, Launch) else step.step
+
+
+def launched(plans: Sequence[Plan]) -> set[str]:
+    """Names of the functions that these launch."""
+    return {plan.kernels[launch.kernel].name for plan in plans for launch in plan.launches}

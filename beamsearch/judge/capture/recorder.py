@@ -1,0 +1,239 @@
+"""What host code does with stand-in tensors, noted step by step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from beamsearch.judge.capture.standin import DEVICE, Memories, Memory, StandIn, as_meta
+from beamsearch.judge.runner.operations import COMPUTE, MOVES
+
+FILLS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
+"""Operations that allocate and fill."""
+FULL = {"full": 1, "full_like": 1, "new_full": 2}
+"""The same, by the place of the value among their arguments."""
+EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+COPIES = {"clone", "_to_copy", "contiguous"}
+HOST_READS = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique"}
+MAKES_TENSORS = (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
+"""Functions that make a tensor of values on the host, wherever it goes."""
+
+
+class Refused(Exception):
+    """The kernel does what no plan can express."""
+
+
+@dataclass
+class Noted:
+    """One step as it was met: its kind, and what it was given, tensors as they are."""
+
+    kind: str
+    name: str
+    call: int
+    arguments: list[Any]
+    named: dict[str, Any] = field(default_factory=dict)
+    targets: list[StandIn] = field(default_factory=list)
+    line: int | None = None
+
+    def memories(self) -> list[Memory]:
+        """All that it touches."""
+        found: list[Memory] = []
+
+        def look(value: Any) -> None:
+            if isinstance(value, StandIn):
+                found.append(value.memory)
+            elif isinstance(value, Touched):
+                found.extend(value.memories())
+            elif isinstance(value, list | tuple):
+                for item in value:
+                    look(item)
+
+        look([*self.arguments, *self.named.values(), *self.targets])
+        return found
+
+
+class Touched:
+    """Something among a step's arguments that holds tensors: a launch's."""
+
+    def memories(self) -> list[Memory]:
+        """Theirs."""
+        raise NotImplementedError
+
+
+class Recorder(TorchDispatchMode):
+    """Notes every operation on stand-ins, and carries none out."""
+
+    def __init__(self, source_file: str = "") -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.source_file = source_file
+        self.call = 0
+        self.steps: list[Noted] = []
+        """Of all calls, in order."""
+        self.memories = Memories(now=self.now)
+        self._begun = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or entering this mode imports torch's compiler for a second
+
+    def now(self) -> tuple[int, int]:
+        """The call at hand, and how many steps it has so far."""
+        return self.call, len(self.steps) - self._begun
+
+    def begin(self) -> None:
+        """A new call."""
+        self.call += 1
+        self._begun = len(self.steps)
+
+    @property
+    def own(self) -> list[Noted]:
+        """Steps of the call at hand."""
+        return self.steps[self._begun :]
+
+    def note(self, kind: str, name: str, arguments: Sequence[Any], **rest: Any) -> None:
+        """A step."""
+        line = self.line()
+        self.steps.append(Noted(kind, name, self.call, list(arguments), line=line, **rest))
+
+    def line(self) -> int | None:
+        """Of the kernel's file, the innermost line that is being run."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename == self.source_file:
+                return frame.f_lineno
+            frame = frame.f_back  # type: ignore[assignment]
+        return None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        asked = kwargs.get("device")
+        to_gpu = asked is not None and torch.device(asked).type == "cuda"
+        if not to_gpu and not _holds_stand_in([args, kwargs]):
+            return func(*args, **kwargs)  # tensors of the host alone
+        name = func.overloadpacket.__name__
+        if asked is not None and not to_gpu:
+            raise Refused(self._said(f"copies a tensor to the {torch.device(asked).type}"))
+        if name in HOST_READS:
+            raise Refused(self._said(f"reads a tensor's values on the host ({name})"))
+        if name == "lift_fresh":
+            return args[0]
+        return self._on_gpu(func, name, args, kwargs)
+
+    def _on_gpu(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        source = args[0] if args else None
+        if name in COPIES and isinstance(source, torch.Tensor) and not isinstance(source, StandIn):
+            return self.constant(func(*args, **{**kwargs, "device": torch.device("cpu")}))
+        if name in ("fill_", "zero_"):
+            value = args[1] if name == "fill_" else 0
+            self.note("fill", name, [_plain(value)], targets=[source])
+            return source
+        if name == "copy_":
+            if not isinstance(source, StandIn):
+                raise Refused(self._said("copies a tensor to the cpu"))
+            given = args[1] if isinstance(args[1], StandIn) else self.constant(args[1])
+            self.note("copy", name, [given], targets=[source])
+            return source
+        out = kwargs.get("out")
+        if out is not None:
+            raise Refused(self._said(f"writes through `out` of torch's {name}"))
+        result = self._run_on_meta(func, name, args, kwargs)
+        results = list(result) if isinstance(result, tuple | list) else [result]
+        if not all(isinstance(item, torch.Tensor) for item in results):
+            return result  # a shape, a number: nothing of the GPU's
+        known = [item.untyped_storage()._cdata in self.memories.known for item in results]
+        wrapped = [self.memories.wrap(item) for item in results]
+        if not all(known) or func._schema.is_mutable:
+            self._note_operation(func, name, args, kwargs, wrapped)
+        if func._schema.is_mutable and isinstance(source, StandIn):
+            return source
+        return type(result)(wrapped) if isinstance(result, tuple | list) else wrapped[0]
+
+    def _run_on_meta(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        kwargs = {key: value for key, value in kwargs.items() if key != "pin_memory"}
+        try:
+            return func(*as_meta(args), **as_meta(kwargs))
+        except NotImplementedError as error:
+            reason = f"torch's {name} needs values, or is no operation of a plan"
+            raise Refused(self._said(reason)) from error
+
+    def _note_operation(
+        self, func: Any, name: str, args: Any, kwargs: Any, made: list[StandIn]
+    ) -> None:
+        if name in EMPTY:
+            return
+        if name in FILLS or name in FULL:
+            value = FILLS[name] if name in FILLS else args[FULL[name]]
+            self.note("fill", name, [_plain(value)], targets=made)
+        elif name in COPIES:
+            self.note("copy", name, [args[0]], targets=made)
+        elif str(func) in MOVES | COMPUTE:
+            numbers = [_plain(value) for value in args]
+            named = {k: _plain(v) for k, v in kwargs.items() if k not in _NOT_TOLD}
+            self.note("operation", str(func), numbers, named=named, targets=made)
+        else:
+            reason = f"torch's {name} is library compute; do this work in a Triton kernel"
+            raise Refused(self._said(reason))
+
+    def constant(self, value: torch.Tensor) -> StandIn:
+        """A tensor of the host on the GPU: its values are known, whatever the inputs are."""
+        value = value.detach()
+        meta = torch.empty_strided(
+            value.size(), value.stride(), dtype=value.dtype, device="meta"
+        )
+        made = self.memories.wrap(meta, role="constant")
+        flat = torch.empty(made.memory.bytes, dtype=torch.uint8)
+        placed = flat.view(value.dtype) if flat.numel() else value.reshape(-1)
+        torch.as_strided(placed, value.size(), value.stride()).copy_(value)
+        made.memory.data = flat.numpy().tobytes()
+        return made
+
+    def refuse(self, what: str) -> Refused:
+        """What to raise for something a plan cannot express."""
+        return Refused(self._said(what))
+
+    def _said(self, what: str) -> str:
+        line = self.line()
+        return f"{what} (line {line})" if line else what
+
+
+_NOT_TOLD = {"device", "layout", "pin_memory", "memory_format", "non_blocking"}
+
+
+class HostTensors(TorchFunctionMode):
+    """Tensors of values written in the kernel's source are made on the host, then copied."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func not in MAKES_TENSORS:
+            return func(*args, **kwargs)
+        if func is torch.Tensor.new_tensor:
+            like, *args = args
+            kwargs = {"dtype": like.dtype, "device": like.device, **kwargs}
+            func = torch.tensor
+        device = torch.device(kwargs.get("device") or "cpu")
+        if device.type != "cuda" or isinstance(args[0], StandIn):
+            return func(*args, **kwargs)
+        return func(*args, **{**kwargs, "device": "cpu"}).to(DEVICE)
+
+
+def _holds_stand_in(value: Any) -> bool:
+    if isinstance(value, StandIn):
+        return True
+    if isinstance(value, list | tuple):
+        return any(map(_holds_stand_in, value))
+    return isinstance(value, dict) and any(map(_holds_stand_in, value.values()))
+
+
+def _plain(value: Any) -> Any:
+    """A number held by a tensor of the host, as the number; anything else as it is."""
+    if isinstance(value, torch.Tensor) and not isinstance(value, StandIn) and value.dim() == 0:
+        return value.item()
+    return value
+
+

@@ -1,0 +1,200 @@
+"""Tensors that look like a GPU's and have no memory behind them, for host code to work on."""
+
+from __future__ import annotations
+
+import random
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from beamsearch.records.plan import DTYPE_BYTES, Role, View
+
+DEVICE = torch.device("cuda", 0)
+ALIGNMENT = 256
+"""What divides every address, as with PyTorch's own allocator on a GPU (which gives 512)."""
+
+
+@dataclass(eq=False)
+class Memory:
+    """One allocation."""
+
+    bytes: int
+    address: int
+    role: Role
+    call: int
+    """Number of the call in which it was made; 0 while the kernel was imported."""
+    born: int
+    """Steps of that call before it was made."""
+    given: int | None = None
+    data: bytes | None = None
+    alive: int = 0
+    """Tensors on it that Python still holds."""
+    dead: int | None = None
+    """Steps of its call before the last of them went."""
+    storage: Any = None
+    """The storage on `meta` by which its views are known."""
+
+
+class StandIn(torch.Tensor):
+    """A tensor on a GPU that is not there. What is done with it goes to the recorder."""
+
+    meta: torch.Tensor
+    memory: Memory
+
+    @staticmethod
+    def __new__(cls, meta: torch.Tensor, memory: Memory) -> StandIn:
+        made: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            meta.size(),
+            strides=meta.stride(),
+            storage_offset=meta.storage_offset(),
+            dtype=meta.dtype,
+            device=DEVICE,
+        )
+        made.meta, made.memory = meta, memory
+        return made  # type: ignore[no-any-return]
+
+    def data_ptr(self) -> int:
+        """An address, as good as any."""
+        return self.memory.address + self.meta.storage_offset() * self.meta.element_size()
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"tensor(…, size={tuple(self.shape)}, dtype={self.dtype}, device='cuda:0')"
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        # These ask C++ for the device's guard, which only a build for CUDA has.
+        if func is torch.Tensor.__getitem__:
+            return _index(*args)
+        if func is torch.Tensor.__setitem__:
+            return _set_index(*args)
+        if func is torch.Tensor.contiguous:
+            return _contiguous(*args, **(kwargs or {}))
+        if func in _HOST_READS:
+            return torch.ops.aten._local_scalar_dense.default(args[0])
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        raise RuntimeError(f"{func} on a stand-in outside a capture")
+
+
+def _index(tensor: StandIn, index: Any) -> Any:
+    if _holds_tensor(index):
+        return torch.ops.aten.index.Tensor(tensor, list(index) if isinstance(index, tuple) else [index])
+    view = tensor.meta[index]
+    return torch.ops.aten.as_strided.default(
+        tensor, list(view.shape), list(view.stride()), view.storage_offset()
+    )
+
+
+def _set_index(tensor: StandIn, index: Any, value: Any) -> None:
+    view = _index(tensor, index)
+    if isinstance(value, torch.Tensor):
+        view.copy_(value)
+    else:
+        view.fill_(value)
+
+
+def _contiguous(
+    tensor: StandIn, memory_format: torch.memory_format = torch.contiguous_format
+) -> Any:
+    if tensor.meta.is_contiguous(memory_format=memory_format):
+        return tensor
+    return tensor.clone(memory_format=memory_format)
+
+
+_HOST_READS = {
+    getattr(torch.Tensor, name)
+    for name in ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__")
+}
+
+
+def _holds_tensor(index: Any) -> bool:
+    if isinstance(index, tuple | list):
+        return any(map(_holds_tensor, index))
+    return isinstance(index, torch.Tensor)
+
+
+@dataclass
+class Memories:
+    """All allocations of one process, by their storage."""
+
+    known: dict[int, Memory] = field(default_factory=dict)
+    now: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    """The call at hand, and how many steps it has."""
+    _next: int = 0x7F0000000000
+    _draw: random.Random = field(default_factory=lambda: random.Random())
+
+    def wrap(
+        self, meta: torch.Tensor, role: Role = "made", given: int | None = None
+    ) -> StandIn:
+        """A stand-in for a tensor on `meta`: on the memory that it is a view of, or on new."""
+        storage = meta.untyped_storage()
+        memory = self.known.get(storage._cdata)
+        if memory is None:
+            call, step = self.now()
+            size = storage.nbytes()
+            memory = Memory(size, self._place(size), role, call, step, given, storage=storage)
+            self.known[storage._cdata] = memory
+        tensor = StandIn(meta, memory)
+        memory.alive += 1
+        weakref.finalize(tensor, self._went, memory)
+        return tensor
+
+    def _went(self, memory: Memory) -> None:
+        memory.alive -= 1
+        if memory.alive == 0 and memory.call == self.now()[0]:
+            memory.dead = self.now()[1]
+
+    def _place(self, size: int) -> int:
+        """An address of its own, that nobody can tell ahead."""
+        address = self._next + ALIGNMENT * self._draw.randrange(1, 4096)
+        self._next = -(-(address + size) // ALIGNMENT) * ALIGNMENT
+        return address
+
+    def find(self, address: int) -> tuple[Memory, int] | None:
+        """The memory that an address lies in, and how far."""
+        for memory in self.known.values():
+            if memory.address <= address < memory.address + max(1, memory.bytes):
+                return memory, address - memory.address
+        return None
+
+
+def as_meta(value: Any) -> Any:
+    """Arguments of an operation as `meta` takes them."""
+    return tree_map(_one_as_meta, value)
+
+
+def _one_as_meta(value: Any) -> Any:
+    if isinstance(value, StandIn):
+        return value.meta
+    if isinstance(value, torch.device):
+        return torch.device("meta")
+    if isinstance(value, torch.Tensor) and value.device.type == "cpu":
+        return value if value.dim() == 0 else value.to("meta")
+    return value
+
+
+def view_of(tensor: StandIn, number: int) -> View:
+    """A stand-in as a plan tells it, on the buffer of that number. Raises TypeError for a dtype
+    that a plan does not know."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in DTYPE_BYTES:
+        raise TypeError(f"a tensor of {dtype}")
+    meta = tensor.meta
+    return View(
+        buffer=number,
+        dtype=dtype,
+        offset=meta.storage_offset(),
+        size=tuple(meta.shape),
+        stride=tuple(meta.stride()),
+    )
