@@ -12,6 +12,10 @@ WARM_CALLS = 3
 first, and a compiled reference is compiled in it."""
 
 
+_abandoned: list[torch.cuda.CUDAGraph] = []
+"""Graphs whose capture failed: torch's allocator of host memory may ask them for ever."""
+
+
 class NoGraph(Exception):
     """A call that cannot be captured, with the reason."""
 
@@ -28,11 +32,14 @@ class Graph:
                 run()
         torch.cuda.synchronize()
         self._graph = torch.cuda.CUDAGraph()
+        pool = cuda.graph_pool_handle()
         try:
             # A capture that fails leaves its stream as the current one.
-            with torch.cuda.stream(current), torch.cuda.graph(self._graph, stream=side):
+            with cuda.stream(current), cuda.graph(self._graph, pool=pool, stream=side):
                 self._results = run()
         except RuntimeError as error:
+            _abandoned.append(self._graph)
+            _end_capture(pool)
             torch.cuda.synchronize()
             raise NoGraph(str(error)) from error
 
@@ -40,3 +47,14 @@ class Graph:
         """Give the call to the GPU, on the current stream. What it returns, in its own memory."""
         self._graph.replay()
         return self._results
+
+
+def _end_capture(pool: tuple[int, int]) -> None:
+    """What torch leaves undone where a capture fails: its allocator would take the capture to be
+    underway for ever, and refuse to give any memory back."""
+    device = torch.cuda.current_device()
+    try:
+        torch._C._cuda_endAllocateToPool(device, pool)
+    except RuntimeError:
+        return  # the capture had ended, and it is the graph that was not made
+    torch._C._cuda_releasePool(device, pool)

@@ -51,6 +51,7 @@ class Judge:
     """The other end: memory that is handed over, and requests."""
 
     def __init__(self):
+        torch.zeros(1, device="cuda:0")  # the context, without which the driver has no memory
         self.memory = SharedMemory("cuda:0")
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "beamsearch.judge.runner", str(theirs.fileno())]
@@ -162,7 +163,7 @@ def scale_kernel(**options):
 
 
 def load_scaling(judge, **options):
-    """y = x * 0.5 + 1000, and its x."""
+    """y = x * 0.5 + 1000 (the kernel adds its total modulo 1024), and its x."""
     kernel = scale_kernel(**options)
     told = plan([kernel], [given(), made()], [scaling(0, 1, 0.5)], [vector(1)])
     x = judge.give(torch.randn(TOTAL, device="cuda"))
@@ -384,11 +385,11 @@ def test_times_grow_with_the_work_and_torchs_share_is_told(judge):
     judge.ask("warm", call="c", graph=True, count=3)
     times = {graph: judge.ask("time", call="c", graph=graph) for graph in (True, False)}
     judge.call(y, op="collect")
-    assert torch.allclose(y.tensor, x.tensor * 0.5 + (total + 1))
+    assert torch.allclose(y.tensor, x.tensor * 0.5 + 1)
     share = judge.ask("share", call="c")
     print(times, share)
     for told in times.values():
-        # A gigabyte each to read and to write takes 0.2 ms and more on any GPU there is.
+        # A gigabyte to read and to write takes 0.1 ms and more on any GPU there is.
         assert 0.1 < told["ms"] <= told["host_ms"]
     assert times[True]["ms"] == pytest.approx(times[False]["ms"], rel=0.3)
     assert 0.3 < share["operations_ms"] / share["whole_ms"] < 0.7
@@ -436,6 +437,9 @@ def test_a_reference_is_timed_with_a_graph_where_it_can_be(judge, tmp_path, sour
     assert judge.ask("time", call="c", graph=graph)["ms"] > 0
     judge.call(y, op="collect")
     assert torch.allclose(y.tensor, wanted, atol=0.05)
+    load_scaling(judge)  # a failed capture does not keep others from theirs
+    assert judge.ask("time", call="c", graph=True)["graph"]
+    judge.ask("drop", name="r")
 
 
 def test_the_runner_ends_with_the_judge():
