@@ -7,6 +7,7 @@ descriptor, which goes over a Unix socket to any process, whoever it belongs to.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -144,3 +145,22 @@ def _call(name: str, *arguments: Any) -> None:
     if status != 0:
         kind = OutOfMemory if status == _OUT_OF_MEMORY else DriverError
         raise kind(f"{name} fails with CUDA error {status}")
+
+
+def bound(library: ctypes.CDLL, name: str, *types: type) -> Callable[..., None]:
+    """A driver function that raises where the driver reports an error."""
+    function = getattr(library, name)
+    function.argtypes = list(types)
+
+    def call(*arguments: object) -> None:
+        status = function(*arguments)
+        if status != 0:
+            raise RuntimeError(f"CUDA error: {_words(library, status)}")
+
+    return call
+
+
+def _words(library: ctypes.CDLL, status: int) -> str:
+    text = ctypes.c_char_p()
+    library.cuGetErrorString(status, ctypes.byref(text))
+    return f"{(text.value or b'unknown').decode()} ({status})"

@@ -7,7 +7,6 @@ whoever asks for it: see `call_mode`.
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import linecache
 import os
@@ -24,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from beamsearch.errors import KernelError
 from beamsearch.judge.activity import NoCupti, Watcher
-from beamsearch.judge.driver import Mapping, open_descriptor
+from beamsearch.judge.mapped import MappedMemory
 from beamsearch.judge.patches import members, refuse_patches
 from beamsearch.judge.protocol import (
     Gone,
@@ -33,11 +32,8 @@ from beamsearch.judge.protocol import (
     receive_with_descriptors,
     send,
 )
-from beamsearch.judge.stopwatch import Stopwatch
+from beamsearch.judge.stopwatch import QUEUED, Stopwatch
 from beamsearch.kernel import CallArguments, bind
-
-QUEUED = 4
-"""Flushes before the first timed call: a third of a millisecond in which Python gets ahead."""
 
 
 def serve(link: socket.socket) -> None:
@@ -83,8 +79,7 @@ class Harness:
         self.module: ModuleType | None = None
         self.descriptors: list[int] = []
         """What came along with the request at hand."""
-        self._storages: dict[int, torch.UntypedStorage] = {}
-        self._mappings: list[Mapping] = []
+        self._memory = MappedMemory()
         self._calls: dict[str, Callable[[], Any]] = {}
         self._make: Callable[[CallArguments], Callable[[], Any]] | None = None
         self._last: Any = None
@@ -120,17 +115,7 @@ class Harness:
 
     def do_map(self, places: list[dict[str, Any]]) -> dict[str, Any]:
         """Map memory whose descriptors came along."""
-        for place, descriptor in zip(places, self.descriptors, strict=True):
-            if place["memory"] == "driver":
-                index = torch.device(self.device).index
-                mapping = open_descriptor(descriptor, place["bytes"], index)
-                self._mappings.append(mapping)
-                self._storages[place["id"]] = mapping.tensor().untyped_storage()
-            else:
-                path = f"/proc/self/fd/{descriptor}"
-                mapped: Any = torch.UntypedStorage.from_file(path, True, place["bytes"])
-                self._storages[place["id"]] = mapped
-            os.close(descriptor)
+        self._memory.map(places, self.descriptors, self.device)
         return {}
 
     def do_load(self, source: str) -> dict[str, Any]:
@@ -252,14 +237,9 @@ class Harness:
         return {"calls": told}
 
     def _arguments(self, arguments: dict[str, Any], storages: list[Any]) -> CallArguments:
-        return decode_arguments(arguments, [self._map(item) for item in storages], self.device)
-
-    def _map(self, item: dict[str, Any]) -> torch.UntypedStorage:
-        """A storage of the judge's, mapped once."""
-        key = item["id"]
-        if key not in self._storages:
-            self._storages[key] = _open_ipc(item["handle"])
-        return self._storages[key]
+        return decode_arguments(
+            arguments, [self._memory.storage(item) for item in storages], self.device
+        )
 
     def _wait(self) -> None:
         if self.device != "cpu":
@@ -277,9 +257,9 @@ class Harness:
         if self.module is not None:
             refuse_patches(self._members)
         results = self._each(result)
-        known = {s.data_ptr() for s in self._storages.values()}
+        known = self._memory.addresses()
         described: list[dict[str, Any]] = []
-        mapped = [self._map(item) for item in storages]
+        mapped = [self._memory.storage(item) for item in storages]
         for index, value in enumerate(results):
             if type(value) is not self._plain:  # a subclass could do its work while it is copied
                 described.append({"type": type(value).__name__})
@@ -300,12 +280,6 @@ class Harness:
                         self._copy(open_tensor(place, mapped, self.device), value)
         self._wait()
         return {"results": described}
-
-
-def _open_ipc(told: list[Any]) -> Any:
-    """Memory of the judge's by its CUDA IPC handle."""
-    handle = [base64.b64decode(x["b64"]) if isinstance(x, dict) else x for x in told]
-    return torch.UntypedStorage._new_shared_cuda(*handle)
 
 
 @contextmanager

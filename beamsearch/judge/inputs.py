@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from beamsearch.distributions import DISTRIBUTIONS, Distribution
 from beamsearch.errors import ProblemError
 from beamsearch.judge.controls import CannotTell, defined_distributions, expect
-from beamsearch.judge.memory import Buffer, SharedMemory
+from beamsearch.judge.memory import GUARD_BYTES, Buffer, SharedMemory
 from beamsearch.judge.oracle import Expected, oracle_dtype, run_oracle
 from beamsearch.judge.protocol import describe_tensor, encode_arguments
 from beamsearch.problem import Instance, Problem, call_arguments, instantiate
@@ -26,9 +26,6 @@ Layout = Literal["strided", "misaligned"]
 
 ORDER: tuple[Distribution, ...] = ("own", *DISTRIBUTIONS)
 """In which order sets are drawn at the true shapes: the problem's own twice, then one of each."""
-GUARD_BYTES = 1 << 14
-"""Not-a-number before and behind every input: what reads past an end and uses it, shows; what
-writes there has changed its inputs."""
 MEMORY_SHARE = 3
 """Sets take a third of a GPU's memory at most; one beyond that is made anew each time."""
 ALWAYS_KEPT = 2

@@ -14,6 +14,9 @@ from beamsearch.judge.driver import DriverError, Mapping, create
 if TYPE_CHECKING:
     import torch
 
+GUARD_BYTES = 1 << 14
+"""Not-a-number before and behind every input: what reads past an end and uses it, shows; what
+writes there has changed its inputs."""
 PIECE = 1 << 25
 """Words of 8 bytes looked at in one go, to bound what a checksum needs beside the data."""
 

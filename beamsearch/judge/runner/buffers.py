@@ -1,0 +1,138 @@
+"""The memory that one bound plan runs in."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from beamsearch.judge.memory import GUARD_BYTES
+from beamsearch.records.plan import Plan, View
+
+_GUARD = 0xFF
+"""Every byte of a guard: not a number in floating-point types, -1 in integers."""
+
+
+class Guarded:
+    """Memory between two guards, at an address that 256 divides.
+
+    Raises torch.OutOfMemoryError where there is none.
+    """
+
+    def __init__(self, size: int, device: str) -> None:
+        self.whole = torch.empty(size + 2 * GUARD_BYTES, dtype=torch.uint8, device=device)
+        self.data = self.whole[GUARD_BYTES : GUARD_BYTES + size]
+        self._guards = (self.whole[:GUARD_BYTES], self.whole[GUARD_BYTES + size :])
+
+    def poison(self) -> None:
+        """Make everything a guard."""
+        self.whole.fill_(_GUARD)
+
+    def guard(self) -> None:
+        """Put the guards back."""
+        for guard in self._guards:
+            guard.fill_(_GUARD)
+
+    def least(self) -> torch.Tensor:
+        """The least byte of the guards."""
+        return torch.minimum(*(guard.amin() for guard in self._guards))
+
+
+class PlanMemory:
+    """A plan's buffers: the given ones as the judge handed them out, all others our own.
+
+    `scratch` is bytes of global scratch, by the step of their launch. Raises ValueError where a
+    given storage is smaller than the plan says, torch.OutOfMemoryError where memory is short.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        given: Sequence[torch.UntypedStorage],
+        scratch: Mapping[int, int],
+        device: str,
+    ) -> None:
+        self._plan = plan
+        self._device = device
+        self._own: dict[int, Guarded] = {}
+        self._storages: list[torch.UntypedStorage] = []
+        self._held: dict[int, torch.Tensor] = {}
+        """What constants and kept buffers hold first, on the host."""
+        for number, buffer in enumerate(plan.buffers):
+            if buffer.given is None:
+                self._own[number] = Guarded(buffer.bytes, device)
+                self._storages.append(self._own[number].whole.untyped_storage())
+            else:
+                self._storages.append(_given(given, buffer.given, buffer.bytes))
+            if buffer.data:
+                held = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8)
+                self._held[number] = held
+        self._scratch = {step: Guarded(size, device) for step, size in scratch.items()}
+        self._random = torch.Generator(device)
+        self._random.manual_seed(secrets.randbits(63))
+        self.refresh(fresh=True)
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where the buffers' data begins."""
+        return [storage.data_ptr() + GUARD_BYTES for storage in self._storages]
+
+    def scratch(self, step: int) -> int:
+        """Where the global scratch of this step's launch begins; 0 where it has none."""
+        found = self._scratch.get(step)
+        return 0 if found is None else found.data.data_ptr()
+
+    def tensor(self, view: View) -> torch.Tensor:
+        """The tensor on its buffer."""
+        empty = torch.empty(0, dtype=getattr(torch, view.dtype), device=self._device)
+        offset = GUARD_BYTES // view.item + view.offset
+        return empty.set_(self._storages[view.buffer], offset, view.size, view.stride)
+
+    def refresh(self, fresh: bool) -> None:
+        """Make the memory what it is before a call: constants in place, what the call itself
+        allocates poisoned; and, where `fresh`, what is kept between calls as it was first made,
+        or garbage that nobody has seen before."""
+        for memory in self._scratch.values():
+            memory.poison()
+        for number, memory in self._own.items():
+            role = self._plan.buffers[number].role
+            if role == "made":
+                memory.poison()
+                continue
+            memory.guard()
+            if role == "constant" or fresh:
+                self._make(number, memory)
+
+    def _make(self, number: int, memory: Guarded) -> None:
+        """What a constant holds, or a kept buffer held first."""
+        if number in self._held:
+            memory.data.copy_(self._held[number])
+        else:
+            memory.data.random_(0, 256, generator=self._random)
+        for fill in self._plan.buffers[number].fills:
+            self.tensor(fill.target).fill_(fill.value)
+
+    def broken_guards(self) -> list[str]:
+        """Names of memory that was written around, and of constants that were written to."""
+        named = {
+            **{f"buffer {n} ({self._plan.buffers[n].role})": m for n, m in self._own.items()},
+            **{f"global scratch of step {n}": memory for n, memory in self._scratch.items()},
+        }
+        if not named:
+            return []
+        least = torch.stack([memory.least() for memory in named.values()]).tolist()
+        broken = [name for name, byte in zip(named, least, strict=True) if byte != _GUARD]
+        for number, held in self._held.items():
+            constant = self._plan.buffers[number].role == "constant"
+            if constant and not torch.equal(self._own[number].data.cpu(), held):
+                broken.append(f"buffer {number} (constant), written to")
+        return broken
+
+
+def _given(given: Sequence[torch.UntypedStorage], index: int, size: int) -> torch.UntypedStorage:
+    if index >= len(given):
+        raise ValueError(f"the plan wants storage {index} of {len(given)}")
+    if given[index].nbytes() < size + 2 * GUARD_BYTES:
+        raise ValueError(f"storage {index} has no room for {size} bytes between its guards")
+    return given[index]

@@ -1,0 +1,60 @@
+"""CUDA graphs: calls without the host's part in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+WARM_CALLS = 3
+"""Calls on the side stream before one is captured, as torch wants it: libraries take memory in the
+first, and a compiled reference is compiled in it."""
+
+
+_abandoned: list[torch.cuda.CUDAGraph] = []
+"""Graphs whose capture failed: torch's allocator of host memory may ask them for ever."""
+
+
+class NoGraph(Exception):
+    """A call that cannot be captured, with the reason."""
+
+
+class Graph:
+    """A call captured once. Raises NoGraph, and whatever the call itself raises."""
+
+    def __init__(self, run: Callable[[], list[torch.Tensor]]) -> None:
+        cuda: Any = torch.cuda
+        current, side = cuda.current_stream(), cuda.Stream()
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            for _ in range(WARM_CALLS):
+                run()
+        torch.cuda.synchronize()
+        self._graph = torch.cuda.CUDAGraph()
+        pool = cuda.graph_pool_handle()
+        try:
+            # A capture that fails leaves its stream as the current one.
+            with cuda.stream(current), cuda.graph(self._graph, pool=pool, stream=side):
+                self._results = run()
+        except RuntimeError as error:
+            _abandoned.append(self._graph)
+            _end_capture(pool)
+            torch.cuda.synchronize()
+            raise NoGraph(str(error)) from error
+
+    def replay(self) -> list[torch.Tensor]:
+        """Give the call to the GPU, on the current stream. What it returns, in its own memory."""
+        self._graph.replay()
+        return self._results
+
+
+def _end_capture(pool: tuple[int, int]) -> None:
+    """What torch leaves undone where a capture fails: its allocator would take the capture to be
+    underway for ever, and refuse to give any memory back."""
+    device = torch.cuda.current_device()
+    try:
+        torch._C._cuda_endAllocateToPool(device, pool)
+    except RuntimeError:
+        return  # the capture had ended, and it is the graph that was not made
+    torch._C._cuda_releasePool(device, pool)

@@ -1,0 +1,333 @@
+"""The runner's process: it answers the judge's requests until the judge hangs up."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import torch
+
+from beamsearch.judge.driver import LIBRARY, bound
+from beamsearch.judge.mapped import MappedMemory
+from beamsearch.judge.protocol import (
+    Gone,
+    decode_arguments,
+    open_tensor,
+    receive_with_descriptors,
+    send,
+)
+from beamsearch.judge.reference import reference_maker
+from beamsearch.judge.runner.graphs import Graph, NoGraph
+from beamsearch.judge.runner.launching import Function, Loader
+from beamsearch.judge.runner.program import PlanProgram, Program, ReferenceProgram
+from beamsearch.judge.stopwatch import QUEUED, Stopwatch
+from beamsearch.kernel import CallArguments
+from beamsearch.records.plan import Binary, Plan
+
+SHARE_CALLS = 5
+"""Timed calls of which the share of torch's operations is the medians'."""
+_PERSISTING_L2 = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+_MOST_SCRATCH_ALIGN = 256
+
+Run = Callable[[], list[torch.Tensor]]
+
+
+def serve(link: socket.socket) -> None:
+    """Answer requests until the other end hangs up. After a CUDA error the process is of no use."""
+    runner = Runner()
+    while True:
+        try:
+            request, runner.descriptors = receive_with_descriptors(link)
+        except Gone:
+            return
+        try:
+            answer = getattr(runner, "do_" + request.pop("op"))(**request)
+        except Exception as error:  # noqa: BLE001 - told to the judge, who decides what it means
+            answer = {"error": describe_error(error)}
+        send(link, answer)
+
+
+def describe_error(error: Exception) -> dict[str, Any]:
+    """An error's type and message: CudaError for what CUDA reports, OutOfMemoryError for memory."""
+    traceback.print_exception(error)
+    message = str(error).strip()[:4000] or type(error).__name__
+    kind = type(error).__name__
+    if "out of memory" in message:
+        kind = "OutOfMemoryError"
+    elif "CUDA error" in message:
+        kind = "CudaError"
+    return {"type": kind, "message": message}
+
+
+@dataclass
+class _Bound:
+    """A bound call, and its graph once there was a need for one."""
+
+    source: str
+    program: Program
+    graph: Graph | None = None
+    no_graph: str = ""
+
+
+@dataclass
+class _Loaded:
+    plan: Plan
+    functions: list[Function] = field(default_factory=list)
+
+
+class Runner:
+    """One process with a CUDA context, for any number of plans. Each verb is a request's `op`."""
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+        """What came along with the request at hand."""
+        self._device = ""
+        self._memory = MappedMemory()
+        self._plans: dict[str, _Loaded] = {}
+        self._references: dict[str, Callable[[CallArguments], Callable[[], Any]]] = {}
+        self._calls: dict[str, _Bound] = {}
+        self._last: tuple[Program, list[torch.Tensor]] | None = None
+        torch.set_num_threads(1)
+
+    def do_open(self, device: int, l2_bytes: int) -> dict[str, Any]:
+        """Take a GPU; no line of its L2 outlives its turn."""
+        self._device = f"cuda:{device}"
+        torch.cuda.set_device(device)
+        torch.zeros(1, device=self._device)  # the context
+        self._watch = Stopwatch(l2_bytes)
+        self._watch.prepare(1)
+        self._loader = Loader()
+        library = ctypes.CDLL(LIBRARY)
+        bound(library, "cuCtxSetLimit", ctypes.c_int, ctypes.c_size_t)(_PERSISTING_L2, 0)
+        self._reset_l2 = bound(library, "cuCtxResetPersistingL2Cache")
+        self._reset_l2()
+        self._watch.wait()
+        return {}
+
+    def do_map(self, places: list[dict[str, Any]]) -> dict[str, Any]:
+        """Map memory whose descriptors came along."""
+        self._memory.map(places, self.descriptors, self._device)
+        return {}
+
+    def do_unmap(self, keys: list[int]) -> dict[str, Any]:
+        """Give memory back that the judge has given up; no bound call may lie on it."""
+        self._watch.wait()
+        self._memory.unmap(keys)
+        return {}
+
+    def do_plan(
+        self, name: str, plan: dict[str, Any], binaries: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Load a plan with its machine code, under a name."""
+        loaded = _Loaded(Plan.model_validate(plan))
+        compiled = [Binary.model_validate(binary) for binary in binaries]
+        _check_binaries(loaded.plan, compiled)
+        self._forget(name)
+        self._plans[name] = loaded
+        for binary in compiled:
+            loaded.functions.append(self._loader.load(binary))
+        return {}
+
+    def do_reference(self, name: str, problem: dict[str, Any], mode: str | None) -> dict[str, Any]:
+        """Have the problem's reference under a name; `mode` is torch.compile's."""
+        torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
+        self._forget(name)
+        self._references[name] = reference_maker(problem, self._device, mode)
+        return {}
+
+    def do_bind(
+        self,
+        call: str,
+        plan: str,
+        arguments: dict[str, Any] | None,
+        storages: list[dict[str, Any]],
+    ) -> dict[str, Any]:
+        """Bind a plan to its given storages, or a reference to its arguments on them."""
+        given = [self._memory.storage(place) for place in storages]
+        self._forget(call)
+        program: Program
+        if plan in self._plans:
+            loaded = self._plans[plan]
+            program = PlanProgram(loaded.plan, loaded.functions, given, self._device)
+        elif plan in self._references and arguments is not None:
+            decoded = decode_arguments(arguments, given, self._device)
+            program = ReferenceProgram(self._references[plan](decoded))
+        else:
+            raise KeyError(f"no plan or reference {plan}")
+        self._calls[call] = _Bound(plan, program)
+        return {}
+
+    def do_drop(self, name: str) -> dict[str, Any]:
+        """Forget a plan or a reference with the calls bound to it, or a bound call."""
+        self._forget(name)
+        return {}
+
+    def do_call(
+        self,
+        call: str,
+        outputs: list[dict[str, Any]],
+        storages: list[dict[str, Any]],
+        fresh: bool = True,
+    ) -> dict[str, Any]:
+        """Call once, step by step; `fresh` makes kept buffers anew. Copies the results out."""
+        program = self._bound(call).program
+        self._last = None
+        program.refresh(fresh)
+        results = program.enqueue()
+        self._watch.wait()
+        return self._hand_over(program, results, outputs, storages)
+
+    def do_time(self, call: str, graph: bool) -> dict[str, Any]:
+        """Time one call on fresh memory, the L2 emptied before it. `host_ms` is the wall clock's,
+        from before the beginning to the end of all work. The result is kept for `do_collect`."""
+        made = self._bound(call)
+        self._last = None
+        try:
+            run = self._runnable(made, graph)
+        except NoGraph as reason:
+            return {"no_graph": str(reason)}
+        ms, host_ms, results = self._timed(made.program, run)
+        self._last = (made.program, results)
+        return {"ms": ms, "host_ms": host_ms, "graph": graph}
+
+    def do_warm(self, call: str, graph: bool, count: int) -> dict[str, Any]:
+        """Untimed calls on memory that is fresh before the first."""
+        made = self._bound(call)
+        self._last = None
+        try:
+            run = self._runnable(made, graph)
+        except NoGraph as reason:
+            return {"no_graph": str(reason)}
+        made.program.refresh(fresh=True)
+        for _ in range(count):
+            self._watch.flush()
+            run()
+        self._watch.wait()
+        return {}
+
+    def do_collect(
+        self, outputs: list[dict[str, Any]], storages: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Copy the last timed call's results out."""
+        if self._last is None:
+            raise KeyError("no timed call's results are here")
+        (program, results), self._last = self._last, None
+        return self._hand_over(program, results, outputs, storages)
+
+    def do_share(self, call: str) -> dict[str, Any]:
+        """What torch's own operations take of a plan's call, and the whole call. Milliseconds."""
+        made = self._bound(call)
+        program = made.program
+        if not isinstance(program, PlanProgram):
+            raise KeyError(f"{call} is no plan")
+        self._last = None
+        whole, part = program.enqueue, program.enqueue_computing
+        try:
+            whole = self._runnable(made, graph=True)
+            part = Graph(part).replay if program.computes else part
+        except NoGraph:
+            whole, part = program.enqueue, program.enqueue_computing
+        operations_ms = self._median_ms(program, part) if program.computes else 0.0
+        return {"operations_ms": operations_ms, "whole_ms": self._median_ms(program, whole)}
+
+    def _median_ms(self, program: Program, run: Run) -> float:
+        return median(self._timed(program, run)[0] for _ in range(SHARE_CALLS))
+
+    def _timed(self, program: Program, run: Run) -> tuple[float, float, list[torch.Tensor]]:
+        """Milliseconds of one call on the GPU and on the wall clock, and what it returned."""
+        watch = self._watch
+        program.refresh(fresh=True)
+        watch.wait()
+        self._reset_l2()
+        for _ in range(QUEUED + 1):
+            watch.flush()  # the queue is never empty, or the call would wait for Python
+        began = time.perf_counter()
+        watch.start(0)
+        results = run()
+        watch.end(0)
+        watch.wait()
+        host_ms = 1e3 * (time.perf_counter() - began)
+        (ms,) = watch.times_ms(1)
+        return ms, host_ms, results
+
+    def _runnable(self, made: _Bound, graph: bool) -> Run:
+        """The call step by step, or as its graph. Raises NoGraph, each time for the same reason."""
+        if not graph:
+            return made.program.enqueue
+        if made.no_graph:
+            raise NoGraph(made.no_graph)
+        if made.graph is None:
+            try:
+                made.graph = Graph(made.program.enqueue)
+            except NoGraph as reason:
+                made.no_graph = str(reason)
+                raise
+        return made.graph.replay
+
+    def _bound(self, call: str) -> _Bound:
+        if call not in self._calls:
+            raise KeyError(f"no call {call}")
+        return self._calls[call]
+
+    def _forget(self, name: str) -> None:
+        if not any(name in known for known in (self._plans, self._references, self._calls)):
+            return
+        self._watch.wait()
+        self._last = None
+        self._calls = {
+            call: made for call, made in self._calls.items() if name not in (call, made.source)
+        }
+        self._references.pop(name, None)
+        loaded = self._plans.pop(name, None)
+        for function in loaded.functions if loaded else ():
+            self._loader.release(function)
+        torch.cuda.empty_cache()  # for the judge and its oracle
+
+    def _hand_over(
+        self,
+        program: Program,
+        results: Sequence[Any],
+        outputs: list[dict[str, Any]],
+        storages: list[dict[str, Any]],
+    ) -> dict[str, Any]:
+        """Copy results into the judge's memory and tell what they were, and what was damaged."""
+        guards = program.broken_guards()
+        mapped = [self._memory.storage(place) for place in storages]
+        known = self._memory.addresses()
+        described: list[dict[str, Any]] = []
+        for index, value in enumerate(results):
+            if not isinstance(value, torch.Tensor):
+                described.append({"type": type(value).__name__})
+                continue
+            told = {
+                "type": "tensor",
+                "shape": list(value.shape),
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "stride": list(value.stride()),
+                "device": str(value.device),
+                "aliases_input": value.untyped_storage().data_ptr() in known,
+            }
+            described.append(told)
+            place = outputs[index] if index < len(outputs) else None
+            if place and (told["shape"], told["dtype"]) == (place["size"], place["dtype"]):
+                with torch.inference_mode():
+                    open_tensor(place, mapped, self._device).copy_(value)
+        self._watch.wait()
+        return {"results": described, "guards": guards}
+
+
+def _check_binaries(plan: Plan, binaries: Sequence[Binary]) -> None:
+    if len(binaries) != len(plan.kernels):
+        raise ValueError(f"{len(binaries)} binaries for {len(plan.kernels)} kernels")
+    for binary in binaries:
+        if binary.profile_bytes:
+            raise ValueError(f"{binary.name} is instrumented")
+        if _MOST_SCRATCH_ALIGN % binary.scratch_align:
+            raise ValueError(f"{binary.name} wants scratch aligned to {binary.scratch_align}")
