@@ -1,0 +1,1 @@
+"""A candidate's call made into data: recorded, compiled again, told from others."""
