@@ -21,6 +21,8 @@ from profiling.statements import asm_lines, statement_starts
 
 MOST_GRID = (2**31 - 1, 65535, 65535)
 """CUDA's limits on a grid."""
+MOST_THREADS = 1024
+"""CUDA's limit on a block, on every GPU so far."""
 _HOST_FACTS = (
     "num_ctas",
     "launch_cooperative_grid",
@@ -105,6 +107,11 @@ def check_launch(launch: CompiledLaunch, gpu: Gpu) -> None:
     asked = (grid[0] * kernel.cluster, grid[1], grid[2])  # clusters lie along x
     if min(grid) < 0 or any(n > most for n, most in zip(asked, MOST_GRID, strict=True)):
         raise CompileFailed(f"{kernel.name}: the grid {grid} exceeds {MOST_GRID}")
+    if kernel.threads > MOST_THREADS:
+        raise CompileFailed(
+            f"{kernel.name} has {kernel.threads} threads a block, CUDA allows {MOST_THREADS}; "
+            "use fewer warps"
+        )
     if not _occupancy(kernel, gpu)[0]:
         raise CompileFailed(
             f"{kernel.name} needs {kernel.code.registers} registers a thread for {kernel.threads} "

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,9 @@ MOST_SOURCE_BYTES = 4 << 20
 MOST_TENSOR_COLUMNS = 512
 """Tensor memory of a Blackwell SM, as Triton's own launch checks it."""
 
+_ENTRY = re.compile(r"^\s*tt\.func public @\w+\(", re.MULTILINE)
+"""How Triton writes a kernel; its parser crashes on a module without one."""
+
 
 class Compiled(Record):
     """A plan's machine code, and what it says."""
@@ -85,16 +89,14 @@ def compile_plan(plan: Plan, gpu: Gpu) -> Compiled:
             codes.append(code)
             binaries.append(_binary(compiled, code))
     identity = Identity(plan)
-    launches = [
-        CompiledLaunch(codes[step.kernel], step.grid, words, step.config)
-        for step, words in zip(plan.steps, identity.steps, strict=True)
-        if isinstance(step, Launch)
-    ]
+    launches = []
+    for step, words in zip(plan.steps, identity.steps, strict=True):
+        if isinstance(step, Launch):
+            x, y, z = step.grid
+            launches.append(CompiledLaunch(codes[step.kernel], (x, y, z), words, step.config))
     operations = [step.name for step in plan.steps if isinstance(step, Operation)]
     fingerprint = identity.fingerprint([code.words for code in codes])
-    return Compiled(
-        binaries=binaries, profile=profile_of(launches, gpu, operations, fingerprint)
-    )
+    return Compiled(binaries=binaries, profile=profile_of(launches, gpu, operations, fingerprint))
 
 
 def _check_setup() -> None:
@@ -149,6 +151,8 @@ def _compile(kernel: Kernel, capability: int, gpu: Gpu, folder: Path) -> Any:
         raise CompileFailed(f"{kernel.name!r} is no name of a kernel")
     target = GPUTarget("cuda", capability, 32)
     options = _options(kernel, target)
+    if len(_ENTRY.findall(kernel.ttir)) != 1:
+        raise CompileFailed(f"{kernel.name} is not the IR of one Triton function")
     path = folder / f"{kernel.name}.ttir"
     path.write_text(kernel.ttir)
     try:

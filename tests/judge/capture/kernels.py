@@ -9,19 +9,16 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.language.extra import libdevice
 
 from beamsearch.records.plan import (
     Buffer,
-    Copy,
     Descriptor,
-    Fill,
     Kernel,
     Launch,
     Number,
-    Operation,
     Plan,
     Pointer,
-    View,
 )
 
 N = 1 << 20
@@ -95,9 +92,6 @@ def specialised_kernel(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.co
     c.store([0, 0], acc.to(tl.bfloat16))
 
 
-from triton.language.extra import libdevice  # noqa: E402 - a global of library_kernel
-
-
 @dataclass
 class Original:
     """A kernel as its Python compiles."""
@@ -109,13 +103,14 @@ class Original:
 def original(
     function: Any, signature: dict[str, str], constants: dict[str, Any], **options: Any
 ) -> Original:
-    """Compile for an H200; pointers and integers are told to be multiples of 16."""
-    told = {**signature, **dict.fromkeys(constants, "constexpr")}
-    names = list(told)
-    attributes = {
-        (names.index(name),): ALIGNED for name, kind in signature.items() if kind[0] in "*i"
-    }
-    ordered = {name: told[name] for name in function.arg_names}
+    """Compile for an H200; pointers and integers are told to be multiples of 16.
+
+    `signature` and then `constants` are in the order of the function's parameters.
+    """
+    names = function.arg_names
+    kinds = [*signature.values(), *("constexpr" for _ in constants)]
+    ordered = dict(zip(names, kinds, strict=True))
+    attributes = {(n,): ALIGNED for n, kind in enumerate(signature.values()) if kind[0] in "*i"}
     source = ASTSource(function, ordered, constants, attributes)
     options = {"enable_fp_fusion": True, **options}
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
@@ -137,25 +132,59 @@ DESCRIPTOR = "tensordesc<bf16[64, 64]>"
 
 def scale(block: int = 1024, function: Any = scale_kernel, **options: Any) -> Original:
     """Elementwise."""
-    return original(function, {**FLOATS, "n": "i32", "factor": "fp32"}, {"BLOCK": block}, **options)
+    signature = {**FLOATS, "n": "i32", "factor": "fp32"}
+    return original(function, signature, {"BLOCK": block}, **options)
 
 
 def dot(**options: Any) -> Original:
     """A pipelined product."""
     signature = {"a_ptr": "*bf16", "b_ptr": "*bf16", "c_ptr": "*fp32", "K": "i32"}
-    return original(
-        dot_kernel, signature, {"B": 128, "BK": 64}, **{"num_warps": 8, "num_stages": 3, **options}
-    )
+    chosen = {"num_warps": 8, "num_stages": 3, **options}
+    return original(dot_kernel, signature, {"B": 128, "BK": 64}, **chosen)
 
 
-def specialised(capability_options: dict[str, Any] | None = None) -> Original:
-    """A product whose loads have warps of their own."""
-    kind = "tensordesc<bf16[128, 64]>"
-    signature = {"a": kind, "b": kind, "c": "tensordesc<bf16[128, 128]>", "K": "i32"}
-    return original(
-        specialised_kernel,
-        signature,
-        {"BM": 128, "BN": 128, "BK": 64},
-        num_warps=4,
-        **(capability_options or {}),
+def host_descriptors() -> Original:
+    """Descriptors that the host makes."""
+    signature = {"x": DESCRIPTOR, "y": DESCRIPTOR}
+    return original(host_descriptor_kernel, signature, {"BLOCK": 64})
+
+
+def device_descriptors() -> Original:
+    """Descriptors that the kernel makes, in global scratch."""
+    signature = {"x_ptr": "*bf16", "y_ptr": "*bf16", "M": "i32"}
+    return original(device_descriptor_kernel, signature, {"N": 64, "BLOCK": 64})
+
+
+def specialised() -> Original:
+    """A product whose loads have warps of their own: four compute, eight more run."""
+    signature = {**dict.fromkeys("abc", DESCRIPTOR), "K": "i32"}
+    sizes = {"BM": 64, "BN": 64, "BK": 64}
+    return original(specialised_kernel, signature, sizes, num_warps=4)
+
+
+def plan_of(
+    found: Original, grid: tuple[int, int, int] = (4, 1, 1), config: str | None = None
+) -> Plan:
+    """A plan with one launch: every address in a buffer of its own, the first two given."""
+    arguments: list[Pointer | Number | Descriptor] = []
+    buffers: list[Buffer] = []
+    for kind in found.kernel.signature:
+        place = Pointer(buffer=len(buffers), offset=0)
+        if kind.startswith("*"):
+            arguments.append(place)
+        elif kind.startswith("tensordesc"):
+            made = {"shape": (N // 64, 64), "strides": (64, 1), "block_shape": (64, 64)}
+            arguments.append(Descriptor(base=place, dtype="bfloat16", type=kind, **made))
+        else:
+            arguments.append(Number(type=kind, value=N if kind == "i32" else 2.0))
+            continue
+        given = {"role": "given", "given": len(buffers)} if len(buffers) < 2 else {"role": "made"}
+        buffers.append(Buffer(bytes=4 * N, **given))
+    return Plan(
+        capability=90,
+        triton=triton.__version__,
+        kernels=[found.kernel],
+        buffers=buffers,
+        steps=[Launch(kernel=0, grid=grid, arguments=arguments, config=config)],
+        results=[],
     )
