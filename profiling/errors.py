@@ -74,3 +74,7 @@ class ReportUnreadable(ProfilingError):
             f"cannot read the report {path}: {cause}; see that the file is a whole .ncu-rep, and "
             "update the ncu-report package where the file comes from a newer Nsight Compute"
         )
+
+
+class CompileFailed(ProfilingError):
+    """A launch that does not compile for the target, or that the target would refuse."""

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import linecache
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from profiling.disassembly import Code, disassemble
-from profiling.errors import ProfilingError
+from profiling.errors import CompileFailed
 from profiling.gpus import Gpu
 from profiling.identity import Deeds
-from profiling.layout import LaneLayout, access_layouts
-from profiling.occupancy import max_shared_bytes, occupancy
-from profiling.profile import CodeRegion, Launch, LineCounters, Profile
-from profiling.sass import INDEX_CLASSES, access_bits, instruction_class, is_division
+from profiling.launches import (
+    CompiledLaunch,
+    MachineCode,
+    check_launch,
+    describe,
+    machine_code,
+    profile_of,
+    reason_failed,
+)
+from profiling.profile import Profile
 from profiling.standin import TargetDriver, target_device
-from profiling.statements import asm_lines, statement_starts
 
 MOST_CONFIGS = 12
 """Configurations of one autotuner that are compiled, about half a second each."""
@@ -33,10 +35,6 @@ LIBRARY_OPS = re.compile(
 )
 """Torch operations that do a kernel's work in a library; under inference mode, composite ones are
 met whole."""
-
-
-class CompileFailed(ProfilingError):
-    """A launch that does not compile for the target, or a call that fails on `meta` tensors."""
 
 
 def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
@@ -58,32 +56,15 @@ def compile_call(call: Callable[[], object], gpu: Gpu) -> Profile:
     with _recording(recorder), target_device(gpu), _watching(recorder.deeds) as library:
         try:
             recorder.deeds.end(call())
-            launches = [recorder.finish(launch) for launch in recorder.launches]
+            launches = list(recorder.launches)  # a second call adds to them
             if not recorder.tuned:
                 recorder.deeds.end(call())
         except CompileFailed:
             raise
         except Exception as error:
             raise CompileFailed(_explain(error, gpu)) from error
-    return Profile(
-        source="compiler",
-        gpu=gpu.name,
-        launches=launches,
-        torch_operations=sorted(library),
-        fingerprint=None if recorder.tuned or not launches else recorder.deeds.fingerprint,
-    )
-
-
-@dataclass
-class _Compiled:
-    """One launch as it was met."""
-
-    kernel: Any
-    """Triton's CompiledKernel."""
-    grid: tuple[int, int, int]
-    source_file: str
-    arguments: list[str]
-    config: str | None = None
+    nameless = recorder.tuned or not launches
+    return profile_of(launches, gpu, library, None if nameless else recorder.deeds.fingerprint)
 
 
 @dataclass
@@ -91,8 +72,8 @@ class _Recorder:
     """Collects launches while the candidate's host code runs."""
 
     gpu: Gpu
-    launches: list[_Compiled] = field(default_factory=list)
-    codes: dict[str, Code] = field(default_factory=dict)
+    launches: list[CompiledLaunch] = field(default_factory=list)
+    codes: dict[str, MachineCode] = field(default_factory=dict)
     deeds: Deeds = field(default_factory=Deeds)
     tuned: bool = False
     """Whether an autotuner was met."""
@@ -109,18 +90,16 @@ class _Recorder:
         bound = _bound(function, args, kwargs)
         asked = [int(n) for n in (grid(bound) if callable(grid) else grid)]
         x, y, z, *_ = (*asked, 1, 1)
-        sizes = (x, y, z)
-        self._check(kernel, sizes)
-        self.launches.append(
-            _Compiled(
-                kernel,
-                sizes,
-                inspect.getsourcefile(function.fn) or function.fn.__code__.co_filename,
-                [f"{name}={self.deeds.tell(value)}" for name, value in bound.items()],
-            )
+        source_file = inspect.getsourcefile(function.fn) or function.fn.__code__.co_filename
+        launch = CompiledLaunch(
+            self._code(kernel, source_file),
+            (x, y, z),
+            tuple(f"{name}={self.deeds.tell(value)}" for name, value in bound.items()),
         )
+        check_launch(launch, self.gpu)
+        self.launches.append(launch)
         if not self.tuned:
-            self.deeds.launch(self._words(self.launches[-1]))
+            self.deeds.launch(launch.words)
         return kernel
 
     def tune(self, tuner: Any, args: Any, kwargs: Any) -> Any:
@@ -129,7 +108,7 @@ class _Recorder:
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = list(tuner.prune_configs(kwargs))[:MOST_CONFIGS]
         before = len(self.launches)
-        tried: list[tuple[tuple[float, ...], Any, Any, list[_Compiled]]] = []
+        tried: list[tuple[tuple[float, ...], Any, Any, list[CompiledLaunch]]] = []
         failure: Exception | None = None
         for index, config in enumerate(configs):
             try:
@@ -140,10 +119,8 @@ class _Recorder:
                 failure = error
                 del self.launches[before:]
                 continue
-            found = self.launches[before:]
+            found = [replace(met, config=str(config)) for met in self.launches[before:]]
             del self.launches[before:]
-            for launch in found:
-                launch.config = str(config)
             tried.append(((*self._badness(found), index), config, result, found))
         if not tried:
             assert failure is not None
@@ -153,127 +130,19 @@ class _Recorder:
         tuner.nargs, tuner.best_config = None, config  # host code may go on to read it
         return result
 
-    def _badness(self, found: list[_Compiled]) -> tuple[float, ...]:
-        launches = [self.finish(launch) for launch in found]
+    def _badness(self, found: list[CompiledLaunch]) -> tuple[float, ...]:
+        launches = [describe(launch, self.gpu) for launch in found]
         return (
             sum(launch.spill_bytes or 0 for launch in launches),
             -min((min(launch.occupancy or 0, 0.25) for launch in launches), default=0),
             -min((launch.load_bits or 0 for launch in launches), default=0),
         )
 
-    def _check(self, kernel: Any, grid: tuple[int, int, int]) -> None:
-        """Raise CompileFailed for what a real launch would refuse."""
-        metadata = kernel.metadata
-        most = max_shared_bytes(self.gpu)
-        if metadata.shared > most:
-            raise CompileFailed(
-                f"{kernel.name} needs {metadata.shared} bytes of shared memory a block, "
-                f"{self.gpu.name} has {most}; use smaller blocks or fewer stages"
-            )
-        # CUDA's limits on a grid: 2^31 - 1 in x, 65535 in y and z.
-        if grid[0] > 2**31 - 1 or max(grid[1:]) > 65535 or min(grid) < 0:
-            raise CompileFailed(
-                f"{kernel.name}: the grid {grid} exceeds (2147483647, 65535, 65535)"
-            )
-
-    def finish(self, launch: _Compiled) -> Launch:
-        """The record of a launch."""
-        return describe(launch, self._code(launch), self.gpu, self._words(launch))
-
-    def _code(self, launch: _Compiled) -> Code:
-        kernel = launch.kernel
-        cubin = kernel.asm["cubin"]
-        key = hashlib.sha256(cubin).hexdigest()
+    def _code(self, kernel: Any, source_file: str) -> MachineCode:
+        key = hashlib.sha256(kernel.asm["cubin"]).hexdigest()
         if key not in self.codes:
-            self.codes[key] = disassemble(
-                cubin,
-                statement_starts(launch.source_file),
-                asm_lines(kernel.asm.get("ptx", "")),
-            )
+            self.codes[key] = machine_code(kernel.metadata, kernel.asm, source_file)
         return self.codes[key]
-
-    def _words(self, launch: _Compiled) -> list[str]:
-        """Everything that tells a launch from another one; names are nothing to the GPU."""
-        code, metadata = self._code(launch), launch.kernel.metadata
-        words = [code.text.replace(launch.kernel.name, "kernel"), str(launch.grid)]
-        words += [str(metadata.num_warps * 32), str(metadata.shared), str(code.registers)]
-        options = ("num_ctas", "launch_cooperative_grid", "launch_pdl")
-        words += [str(getattr(metadata, name, None)) for name in options]
-        return [*words, *launch.arguments]
-
-
-def describe(launch: _Compiled, code: Code, gpu: Gpu, words: list[str]) -> Launch:
-    """Everything the machine code says of one launch. `words` tell it from any other."""
-    metadata = launch.kernel.metadata
-    threads = metadata.num_warps * 32
-    texts = [instruction.text for instruction in code.instructions]
-    mix = Counter(instruction_class(text) for text in texts)
-    share, limiter = occupancy(gpu, threads, code.registers, metadata.shared)
-    if not share:
-        raise CompileFailed(
-            f"{launch.kernel.name} needs {code.registers} registers a thread for {threads} "
-            f"threads, more than an SM of {gpu.name} has; use fewer warps"
-        )
-    name = launch.kernel.name
-    local = mix.get("local", 0)
-    layouts = access_layouts(
-        launch.kernel.asm.get("ttgir", ""), statement_starts(launch.source_file)
-    )
-    return Launch(
-        name=name,
-        triton=True,
-        grid=launch.grid,
-        threads=threads,
-        registers=code.registers,
-        spill_bytes=code.stack_bytes if local else 0,
-        shared_bytes=metadata.shared,
-        occupancy=share,
-        occupancy_limiter=limiter,
-        num_stages=metadata.num_stages,
-        load_bits=_widest(texts, "global_load"),
-        store_bits=_widest(texts, "global_store"),
-        matrix_instructions=mix.get("matrix", 0),
-        instruction_mix=dict(sorted(mix.items())),
-        lines=_lines(code, launch.source_file),
-        regions=[_with_layouts(region, layouts) for region in code.regions],
-        config=launch.config,
-        fingerprint=hashlib.sha256("\n".join(words).encode()).hexdigest(),
-    )
-
-
-def _with_layouts(region: CodeRegion, layouts: dict[tuple[int, str], LaneLayout]) -> CodeRegion:
-    accesses = []
-    for access in region.accesses:
-        layout = layouts.get((access.line, access.kind))
-        known = {"fastest": layout.fastest, "lane_elements": layout.lane_elements} if layout else {}
-        accesses.append(access.model_copy(update=known))
-    return region.model_copy(update={"accesses": accesses})
-
-
-def _widest(texts: list[str], kind: str) -> int | None:
-    return max((access_bits(t) or 0 for t in texts if instruction_class(t) == kind), default=None)
-
-
-def _lines(code: Code, source_file: str) -> list[LineCounters]:
-    by_line: dict[int, list[str]] = {}
-    for instruction in code.instructions:
-        if instruction.line is not None:
-            by_line.setdefault(instruction.line, []).append(instruction.text)
-    total = len(code.instructions)
-    return [
-        LineCounters(
-            line=line,
-            text=linecache.getline(source_file, line).rstrip("\n"),
-            instructions=len(texts),
-            instruction_share=len(texts) / total,
-            load_bits=_widest(texts, "global_load"),
-            store_bits=_widest(texts, "global_store"),
-            spill_instructions=sum(instruction_class(t) == "local" for t in texts),
-            index_instructions=sum(instruction_class(t) in INDEX_CLASSES for t in texts),
-            divisions=sum(is_division(t) for t in texts),
-        )
-        for line, texts in sorted(by_line.items())
-    ]
 
 
 def _bound(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
@@ -332,14 +201,7 @@ def _watching(deeds: Deeds) -> Iterator[set[str]]:
 
 def _explain(error: Exception, gpu: Gpu) -> str:
     """One line on why a call did not compile, with the innermost cause."""
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    said = " ".join(str(error).split()) or type(error).__name__
-    if cause is not error and str(cause) and str(cause) not in str(error):
-        said = f"{said} ({' '.join(str(cause).split())})"
-    if len(said) > 700:
-        said = f"{said[:250]} … {said[-420:]}"
+    said = reason_failed(error)
     if "CUDA" in said or "NVIDIA driver" in said:
         said += "; allocate on the inputs' device (x.device), not on 'cuda'"
     where = ""
@@ -351,4 +213,4 @@ def _explain(error: Exception, gpu: Gpu) -> str:
                 f" (called at line {traceback.tb_lineno} of {Path(frame.f_code.co_filename).name})"
             )
         traceback = traceback.tb_next
-    return f"does not compile for {gpu.name}: {type(error).__name__}: {said}{where}"
+    return f"does not compile for {gpu.name}: {said}{where}"

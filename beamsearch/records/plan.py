@@ -294,7 +294,7 @@ class Binary(Record):
     """The entry point."""
     cubin: Base64Bytes
     threads: int
-    """A block's (of 32 lanes each: the warps), without those that warp specialisation adds."""
+    """A block's, those that warp specialisation adds among them: what a launch asks for."""
     shared_bytes: int
     cluster: tuple[int, int, int] = (1, 1, 1)
     cooperative: bool = False

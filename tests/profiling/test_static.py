@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from profiling.errors import CompileFailed
 from profiling.findings import find
 from profiling.gpus import find_gpu
 from profiling.profile import FindingKind, Profile
-from profiling.static import CompileFailed, compile_call
+from profiling.static import compile_call
 from tests.profiling.kernels import load_source
 
 H200 = find_gpu("h200")

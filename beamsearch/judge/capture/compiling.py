@@ -1,0 +1,225 @@
+"""A plan's kernels compiled again, in a process of ours that holds no candidate."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from beamsearch.errors import BeamsearchError
+from beamsearch.judge.capture.identity import Identity
+from beamsearch.records.plan import Binary, Kernel, Launch, Operation, Plan
+from beamsearch.records.record import Record
+from profiling.errors import CompileFailed, ProfilingError
+from profiling.gpus import Gpu
+from profiling.launches import (
+    CompiledLaunch,
+    MachineCode,
+    machine_code,
+    profile_of,
+    reason_failed,
+)
+from profiling.profile import Profile
+
+OPTIONS = frozenset(
+    {
+        "num_warps",
+        "num_ctas",
+        "num_stages",
+        "maxnreg",
+        "enable_fp_fusion",
+        "enable_reflect_ftz",
+        "sched4reg",
+        "clc",
+        "launch_cooperative_grid",
+        "launch_pdl",
+        "supported_fp8_dtypes",
+        "deprecated_fp8_dot_operand_dtypes",
+        "default_dot_input_precision",
+        "allowed_dot_input_precisions",
+        "max_num_imprecise_acc_default",
+        "sanitize_overflow",
+    }
+)
+"""What a kernel may ask of the backend (Triton 3.6 to 3.9). The rest names files, programs or
+flags of theirs, or adds instruments."""
+MOST_SOURCE_BYTES = 4 << 20
+"""Of a file whose lines are told; a kernel's source is far below."""
+MOST_TENSOR_COLUMNS = 512
+"""Tensor memory of a Blackwell SM, as Triton's own launch checks it."""
+
+_ENTRY = re.compile(r"^\s*tt\.func public @\w+\(", re.MULTILINE)
+"""How Triton writes a kernel; its parser crashes on a module without one."""
+
+
+class Compiled(Record):
+    """A plan's machine code, and what it says."""
+
+    binaries: list[Binary]
+    """In the order of the plan's kernels."""
+    profile: Profile
+
+
+def compile_plan(plan: Plan, gpu: Gpu) -> Compiled:
+    """Compile a plan's kernels for `gpu`, and describe its launches.
+
+    A fresh cache is used, so that nothing a candidate left on disk is taken for machine code.
+    Raises CompileFailed for what does not compile or what `gpu` would refuse, BeamsearchError where
+    this process is set up to compile otherwise than Triton does by itself.
+    """
+    _check_setup()
+    _check_origin(plan, gpu)
+    done: dict[str, Any] = {}
+    codes: list[MachineCode] = []
+    binaries: list[Binary] = []
+    with _scratch() as folder:
+        for kernel in plan.kernels:
+            key = json.dumps([kernel.ttir, kernel.options], sort_keys=True)
+            if key not in done:
+                done[key] = _compile(kernel, plan.capability, gpu, folder)
+            compiled = done[key]
+            code = _read(compiled, kernel, gpu)
+            codes.append(code)
+            binaries.append(_binary(compiled, code))
+    identity = Identity(plan)
+    launches = []
+    for step, words in zip(plan.steps, identity.steps, strict=True):
+        if isinstance(step, Launch):
+            x, y, z = step.grid
+            launches.append(CompiledLaunch(codes[step.kernel], (x, y, z), words, step.config))
+    operations = [step.name for step in plan.steps if isinstance(step, Operation)]
+    fingerprint = identity.fingerprint([code.words for code in codes])
+    return Compiled(binaries=binaries, profile=profile_of(launches, gpu, operations, fingerprint))
+
+
+def _check_setup() -> None:
+    """Raise BeamsearchError for settings that change what Triton compiles."""
+    from triton import knobs
+
+    settings = (knobs.compilation, knobs.language, knobs.nvidia, knobs.runtime)
+    changed = [
+        knob.key
+        for group in settings
+        for knob in group.knob_descriptors.values()
+        if knob.key in os.environ
+    ]
+    changed += [name for group in settings for name in vars(group)]
+    if changed:
+        raise BeamsearchError(
+            f"{', '.join(changed)} changes what Triton compiles; start the judge without it"
+        )
+
+
+def _check_origin(plan: Plan, gpu: Gpu) -> None:
+    import triton
+
+    if plan.triton != triton.__version__:
+        raise CompileFailed(
+            f"the plan was made by Triton {plan.triton}, and Triton {triton.__version__} is "
+            "installed; make it again"
+        )
+    if plan.capability != gpu.capability:
+        raise CompileFailed(
+            f"the plan was made for compute capability {plan.capability}, {gpu.name} has "
+            f"{gpu.capability}; make it again"
+        )
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder for sources and for Triton's cache, both gone at the end."""
+    from triton import knobs
+
+    with tempfile.TemporaryDirectory() as folder, knobs.cache.scope():
+        knobs.cache.dir = str(Path(folder) / "cache")
+        yield Path(folder)
+
+
+def _compile(kernel: Kernel, capability: int, gpu: Gpu, folder: Path) -> Any:
+    """Triton's CompiledKernel of one kernel. Raises CompileFailed."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    if not kernel.name.isidentifier():
+        raise CompileFailed(f"{kernel.name!r} is no name of a kernel")
+    target = GPUTarget("cuda", capability, 32)
+    options = _options(kernel, target)
+    if len(_ENTRY.findall(kernel.ttir)) != 1:
+        raise CompileFailed(f"{kernel.name} is not the IR of one Triton function")
+    path = folder / f"{kernel.name}.ttir"
+    path.write_text(kernel.ttir)
+    try:
+        # Triton prints what it could not assemble; a process that answers on its output must not.
+        with contextlib.redirect_stdout(io.StringIO()):
+            return triton.compile(str(path), target=target, options=options)
+    except Exception as error:
+        said = reason_failed(error)
+        raise CompileFailed(f"{kernel.name} does not compile for {gpu.name}: {said}") from error
+
+
+def _options(kernel: Kernel, target: Any) -> dict[str, Any]:
+    """Those of the list. Raises CompileFailed for another one that is not at its default."""
+    from triton.compiler.compiler import make_backend
+
+    usual = vars(make_backend(target).parse_options({"enable_fp_fusion": True}))
+    for name, value in kernel.options.items():
+        known = name in usual
+        if not known or (name not in OPTIONS and _frozen(value) != _frozen(usual[name])):
+            raise CompileFailed(
+                f"{kernel.name} asks for {name}={value!r}, which is not among the options that a "
+                f"kernel may have: {', '.join(sorted(OPTIONS & usual.keys()))}"
+            )
+    return {name: _frozen(value) for name, value in kernel.options.items() if name in OPTIONS}
+
+
+def _frozen(value: Any) -> Any:
+    """A value with tuples for lists, which JSON does not tell apart and Triton hashes."""
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _read(compiled: Any, kernel: Kernel, gpu: Gpu) -> MachineCode:
+    metadata = compiled.metadata
+    if metadata.profile_scratch_size:
+        raise CompileFailed(f"{kernel.name} holds instruments, which is not allowed")
+    if (metadata.tmem_size or 0) > MOST_TENSOR_COLUMNS:
+        raise CompileFailed(
+            f"{kernel.name} needs {metadata.tmem_size} columns of tensor memory, {gpu.name} has "
+            f"{MOST_TENSOR_COLUMNS}; use smaller blocks or fewer stages"
+        )
+    try:
+        return machine_code(metadata, compiled.asm, _source_file(kernel))
+    except ProfilingError as error:
+        raise CompileFailed(f"{kernel.name}: {error}") from error
+
+
+def _source_file(kernel: Kernel) -> str:
+    """The file whose lines are told: a plan may name any, so it has to look like a source."""
+    path = Path(kernel.source_file)
+    if path.suffix == ".py" and path.is_file() and path.stat().st_size <= MOST_SOURCE_BYTES:
+        return str(path)
+    return ""
+
+
+def _binary(compiled: Any, code: MachineCode) -> Binary:
+    metadata = compiled.metadata
+    return Binary(
+        name=metadata.name,
+        cubin=base64.b64encode(compiled.asm["cubin"]),
+        threads=code.threads,
+        shared_bytes=code.shared_bytes,
+        cluster=(code.cluster, 1, 1),
+        cooperative=metadata.launch_cooperative_grid,
+        dependent=metadata.launch_pdl,
+        scratch_bytes=metadata.global_scratch_size,
+        scratch_align=metadata.global_scratch_align,
+        profile_bytes=metadata.profile_scratch_size,
+        descriptors=metadata.tensordesc_meta or None,
+        registers=code.code.registers,
+    )

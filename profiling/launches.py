@@ -1,0 +1,217 @@
+"""What a compiled launch is to a GPU: its machine code read, and whether the GPU would take it."""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from profiling.disassembly import Code, disassemble
+from profiling.errors import CompileFailed
+from profiling.gpus import Gpu
+from profiling.layout import LaneLayout, access_layouts
+from profiling.occupancy import max_shared_bytes, occupancy
+from profiling.profile import CodeRegion, Launch, LineCounters, Profile
+from profiling.sass import INDEX_CLASSES, access_bits, instruction_class, is_division
+from profiling.statements import asm_lines, statement_starts
+
+MOST_GRID = (2**31 - 1, 65535, 65535)
+"""CUDA's limits on a grid."""
+MOST_THREADS = 1024
+"""CUDA's limit on a block, on every GPU so far."""
+_HOST_FACTS = (
+    "num_ctas",
+    "launch_cooperative_grid",
+    "launch_pdl",
+    "global_scratch_size",
+    "tensordesc_meta",
+)
+"""Of Triton's metadata: what the host does at a launch beside what other facts tell."""
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """A kernel as it was compiled, and what a launch of it takes."""
+
+    name: str
+    """The entry point."""
+    code: Code
+    threads: int
+    """A block's, those that warp specialisation adds among them."""
+    shared_bytes: int
+    num_stages: int | None
+    cluster: int
+    """Blocks of a cluster."""
+    ttgir: str
+    """In Triton's GPU dialect, for how lanes lie over a block; may be empty."""
+    source_file: str
+    words: tuple[str, ...]
+    """All that tells it from other machine code; names are nothing to the GPU."""
+
+
+@dataclass(frozen=True)
+class CompiledLaunch:
+    """One launch of a compiled kernel."""
+
+    kernel: MachineCode
+    grid: tuple[int, int, int]
+    arguments: tuple[str, ...]
+    """In words that are the same whenever the launch does the same."""
+    config: str | None = None
+    """The autotuner's configuration."""
+
+    @property
+    def words(self) -> list[str]:
+        """Everything that tells this launch from another one."""
+        return [*self.kernel.words, str(self.grid), *self.arguments]
+
+
+def machine_code(metadata: Any, asm: Mapping[str, Any], source_file: str) -> MachineCode:
+    """What Triton compiled, read. `metadata`, `asm`: of its `CompiledKernel`.
+
+    After compilation `num_warps` counts the warps of every partition of a warp-specialised kernel,
+    and a block is launched with all of them (Triton 3.6 to 3.9, `make_llir` and the launcher).
+    Raises ProfilingError where the machine code cannot be read.
+    """
+    starts = statement_starts(source_file)
+    code = disassemble(asm["cubin"], starts, asm_lines(asm.get("ptx", "")))
+    threads = metadata.num_warps * 32
+    facts = [str(getattr(metadata, name, None)) for name in _HOST_FACTS]
+    unnamed = re.sub(rf"(?<!\w){re.escape(metadata.name)}(?!\w)", "kernel", code.text)
+    return MachineCode(
+        name=metadata.name,
+        code=code,
+        threads=threads,
+        shared_bytes=metadata.shared,
+        num_stages=metadata.num_stages,
+        cluster=metadata.num_ctas,
+        ttgir=asm.get("ttgir", ""),
+        source_file=source_file,
+        words=(unnamed, str(threads), str(metadata.shared), str(code.registers), *facts),
+    )
+
+
+def check_launch(launch: CompiledLaunch, gpu: Gpu) -> None:
+    """Raise CompileFailed for what a real launch would refuse."""
+    kernel, grid = launch.kernel, launch.grid
+    most = max_shared_bytes(gpu)
+    if kernel.shared_bytes > most:
+        raise CompileFailed(
+            f"{kernel.name} needs {kernel.shared_bytes} bytes of shared memory a block, "
+            f"{gpu.name} has {most}; use smaller blocks or fewer stages"
+        )
+    asked = (grid[0] * kernel.cluster, grid[1], grid[2])  # clusters lie along x
+    if min(grid) < 0 or any(n > most for n, most in zip(asked, MOST_GRID, strict=True)):
+        raise CompileFailed(f"{kernel.name}: the grid {grid} exceeds {MOST_GRID}")
+    if kernel.threads > MOST_THREADS:
+        raise CompileFailed(
+            f"{kernel.name} has {kernel.threads} threads a block, CUDA allows {MOST_THREADS}; "
+            "use fewer warps"
+        )
+    if not _occupancy(kernel, gpu)[0]:
+        raise CompileFailed(
+            f"{kernel.name} needs {kernel.code.registers} registers a thread for {kernel.threads} "
+            f"threads, more than an SM of {gpu.name} has; use fewer warps"
+        )
+
+
+def describe(launch: CompiledLaunch, gpu: Gpu) -> Launch:
+    """Everything the machine code says of one launch. Raises CompileFailed (`check_launch`)."""
+    check_launch(launch, gpu)
+    kernel, code = launch.kernel, launch.kernel.code
+    texts = [instruction.text for instruction in code.instructions]
+    mix = Counter(instruction_class(text) for text in texts)
+    share, limiter = _occupancy(kernel, gpu)
+    layouts = access_layouts(kernel.ttgir, statement_starts(kernel.source_file))
+    return Launch(
+        name=kernel.name,
+        triton=True,
+        grid=launch.grid,
+        threads=kernel.threads,
+        registers=code.registers,
+        spill_bytes=code.stack_bytes if mix.get("local", 0) else 0,
+        shared_bytes=kernel.shared_bytes,
+        occupancy=share,
+        occupancy_limiter=limiter,
+        num_stages=kernel.num_stages,
+        load_bits=_widest(texts, "global_load"),
+        store_bits=_widest(texts, "global_store"),
+        matrix_instructions=mix.get("matrix", 0),
+        instruction_mix=dict(sorted(mix.items())),
+        lines=_lines(code, kernel.source_file),
+        regions=[_with_layouts(region, layouts) for region in code.regions],
+        config=launch.config,
+        fingerprint=hashlib.sha256("\n".join(launch.words).encode()).hexdigest(),
+    )
+
+
+def profile_of(
+    launches: Sequence[CompiledLaunch],
+    gpu: Gpu,
+    torch_operations: Iterable[str],
+    fingerprint: str | None,
+) -> Profile:
+    """A call's profile by the compiler. Raises CompileFailed for a launch `gpu` would refuse."""
+    return Profile(
+        source="compiler",
+        gpu=gpu.name,
+        launches=[describe(launch, gpu) for launch in launches],
+        torch_operations=sorted(set(torch_operations)),
+        fingerprint=fingerprint,
+    )
+
+
+def reason_failed(error: BaseException) -> str:
+    """One line on an error, with the innermost cause; long ones are cut in their middle."""
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    said = " ".join(str(error).split()) or type(error).__name__
+    if cause is not error and str(cause) and str(cause) not in str(error):
+        said = f"{said} ({' '.join(str(cause).split())})"
+    if len(said) > 700:
+        said = f"{said[:250]} … {said[-420:]}"
+    return f"{type(error).__name__}: {said}"
+
+
+def _occupancy(kernel: MachineCode, gpu: Gpu) -> tuple[float, str]:
+    return occupancy(gpu, kernel.threads, kernel.code.registers, kernel.shared_bytes)
+
+
+def _with_layouts(region: CodeRegion, layouts: dict[tuple[int, str], LaneLayout]) -> CodeRegion:
+    accesses = []
+    for access in region.accesses:
+        layout = layouts.get((access.line, access.kind))
+        known = {"fastest": layout.fastest, "lane_elements": layout.lane_elements} if layout else {}
+        accesses.append(access.model_copy(update=known))
+    return region.model_copy(update={"accesses": accesses})
+
+
+def _widest(texts: list[str], kind: str) -> int | None:
+    return max((access_bits(t) or 0 for t in texts if instruction_class(t) == kind), default=None)
+
+
+def _lines(code: Code, source_file: str) -> list[LineCounters]:
+    by_line: dict[int, list[str]] = {}
+    for instruction in code.instructions:
+        if instruction.line is not None:
+            by_line.setdefault(instruction.line, []).append(instruction.text)
+    total = len(code.instructions)
+    return [
+        LineCounters(
+            line=line,
+            text=linecache.getline(source_file, line).rstrip("\n"),
+            instructions=len(texts),
+            instruction_share=len(texts) / total,
+            load_bits=_widest(texts, "global_load"),
+            store_bits=_widest(texts, "global_store"),
+            spill_instructions=sum(instruction_class(t) == "local" for t in texts),
+            index_instructions=sum(instruction_class(t) in INDEX_CLASSES for t in texts),
+            divisions=sum(is_division(t) for t in texts),
+        )
+        for line, texts in sorted(by_line.items())
+    ]
