@@ -126,10 +126,11 @@ class LocalExecutor:
 
     def walls(self) -> str:
         """Which walls around candidates are missing here, in one line."""
-        return told((self._measuring or self._servers).walls())
+        return told(self._servers.walls())
 
     def close(self) -> None:
         """End every process this executor started."""
         self._servers.close()
-        if self._measuring is not None:
-            self._measuring.close()
+        judge = self._measuring or self._without
+        if judge is not None:
+            judge.close()

@@ -1,8 +1,8 @@
-"""One bound call between the profiler's start and stop: `python -m beamsearch.judge.call SPEC`.
+"""One replayed call between the profiler's start and stop: `python -m beamsearch.judge.call SPEC`.
 
-What Nsight Compute profiles: the same binding and mode as in verification and timing, on the
-problem's own inputs from a public seed. With `READY GO` in place of the file, it stands by until
-that is named (see `profiling.ncu.Turn`).
+What Nsight Compute profiles and compute-sanitizer watches: the plan that was verified and timed, on
+the problem's own inputs from a public seed, every buffer an allocation of its own. With `READY GO`
+in place of the file, it stands by until that is named (see `profiling.ncu.Turn`).
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import torch
-from triton.runtime.autotuner import Autotuner, Heuristics
 
-from beamsearch.judge.harness import call_mode, load_kernel
-from beamsearch.judge.profiling_run import CONFIGS
+from beamsearch.judge.inputs import storages_of
 from beamsearch.judge.reference import read_problem_message
-from beamsearch.kernel import bind
+from beamsearch.judge.runner.launching import Loader
+from beamsearch.judge.runner.program import PlanProgram
 from beamsearch.problem import instantiate
+from beamsearch.records.plan import Binary, Plan
 
 WARMUPS = 2
-"""Calls before the profiled one: the first compiles, tunes and allocates."""
+"""Calls before the profiled one."""
 
 
 def main(arguments: list[str]) -> None:
@@ -32,37 +31,24 @@ def main(arguments: list[str]) -> None:
     if not spec_file:
         return  # whoever might have asked is gone
     spec = json.loads(Path(spec_file).read_text())
-    os.environ |= spec["env"]
-    os.chdir(Path(spec["kernel"]).parent)
+    device = f"cuda:{spec['device']}"
     torch.cuda.set_device(spec["device"])
     problem = read_problem_message(spec["problem"])
-    instance = instantiate(problem, f"cuda:{spec['device']}", spec["seed"])
-    module = load_kernel(spec["kernel"])
-    call = bind(module, instance.arguments)
-    with call_mode():
-        for _ in range(WARMUPS):
-            call()
-        torch.cuda.synchronize()
-        configs = {name: str(tuner.best_config) for name, tuner in autotuners(module).items()}
-        Path(spec_file).with_name(CONFIGS).write_text(json.dumps(configs))
-        # The profiler saves and restores what memory there is, for each of its forty replays.
-        torch.cuda.empty_cache()
-        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
-        call()
-        torch.cuda.synchronize()
-        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
-
-
-def autotuners(module: ModuleType) -> dict[str, Autotuner]:
-    """Those of a kernel file that have chosen, by the names of the functions they tune."""
-    found = {}
-    for value in vars(module).values():
-        tuner = value
-        while isinstance(tuner, Heuristics):
-            tuner = tuner.fn
-        if isinstance(tuner, Autotuner) and hasattr(tuner, "best_config"):
-            found[tuner.base_fn.__name__] = tuner
-    return found
+    given = storages_of(instantiate(problem, device, spec["seed"]))
+    loader = Loader()
+    functions = [loader.load(Binary.model_validate(binary)) for binary in spec["binaries"]]
+    program = PlanProgram(Plan.model_validate(spec["plan"]), functions, given, device, guard=0)
+    for _ in range(WARMUPS):
+        program.refresh(fresh=True)
+        program.enqueue()
+    program.refresh(fresh=True)
+    torch.cuda.synchronize()
+    # The profiler saves and restores what memory there is, for each of its forty replays.
+    torch.cuda.empty_cache()
+    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+    program.enqueue()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
 
 
 def asked(ready: Path, go: Path) -> str:

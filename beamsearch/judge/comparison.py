@@ -3,130 +3,130 @@
 from __future__ import annotations
 
 import os
-import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from beamsearch.executor.jobs import Subject
-from beamsearch.judge.agreement import Batch
-from beamsearch.judge.processes import CandidateProcess
+from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.reference import COMPILE_MODES, problem_message
-from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.timing import TimedSets, disbelieved, fresh_batch, run_batch
-from beamsearch.judge.verify import (
-    FIRST_CALL_S,
-    GPU_CALL_S,
-    Log,
-    Rejected,
-    bind,
-    check_policy,
-    guarded,
-    load,
-)
+from beamsearch.judge.runner.client import Replay, RunnerProcess
+from beamsearch.judge.timing import Sample, TimedInputs, believe, prepare, time_once
+from beamsearch.judge.verify import FIRST_CALL_S, Rejected, guarded
 from beamsearch.problem import Problem
-from beamsearch.records.verdict import Outcome, Stage
+from beamsearch.records.verdict import Stage
 
 TUNING_S = 300.0
 """Seconds torch.compile may take to tune itself; what it finds is kept for the next time."""
 ROUNDS = 10
 """Turns of each subject: a drift of the clocks then meets all alike."""
-TURN_MS = 40.0
+TURN_MS = 10.0
 """Kernel time of one turn."""
-BASELINE_FILE_BYTES = 1 << 30
+CHECKED_SHARE = 0.1
+"""Part of a turn's calls whose results are compared, at random."""
 
 
 class Comparer:
-    """One comparison. Needs the lane."""
+    """One comparison. Needs the lane. Baselines have a runner of their own, in which there is never
+    a candidate's code."""
 
-    def __init__(self, problem: Problem, timed: TimedSets, scratch: Path) -> None:
+    def __init__(
+        self, problem: Problem, timed: TimedInputs, open_runner: Callable[..., RunnerProcess]
+    ) -> None:
         self._problem = problem
         self._timed = timed
-        self._scratch = scratch
-        self._processes: dict[str, CandidateProcess] = {}
+        self._open = open_runner
+        self._runners: dict[bool, RunnerProcess] = {}
+        self._replays: dict[str, Replay] = {}
         self._estimates: dict[str, float] = {}
-        self._batches: dict[str, list[Batch]] = {}
+        self.turns: dict[str, list[list[Sample]]] = {}
+        self.plain: dict[str, list[Sample]] = {}
+        """The same calls without a graph."""
+        self.failed: dict[str, str] = {}
 
-    def run(
-        self, subjects: list[Subject], open_process: Callable[..., CandidateProcess]
-    ) -> tuple[dict[str, list[Batch]], dict[str, str]]:
-        """Batches by subject, and why a subject has none. One process a subject, all alive."""
-        failed: dict[str, str] = {}
-
-        def attempt(name: str, action: Callable[[], None]) -> None:
-            try:
-                action()
-            except Rejected as rejection:
-                failed[name] = rejection.reason
-                self._batches.pop(name, None)
-                self._drop(name)
-                self._timed.sets.mend()  # the others must not find what it wrote
-
+    def run(self, subjects: list[Subject], forms: Mapping[str, Form]) -> None:
+        """Time all subjects; `forms` are the kernels' plans, by name."""
         try:
             for subject in subjects:
-                attempt(subject.name, lambda s=subject: self._prepare(s, open_process))  # type: ignore[misc]
+                self._attempt(subject.name, lambda s=subject: self._prepare(s, forms))  # type: ignore[misc]
             slowest = max(self._estimates.values(), default=1.0)
             for _ in range(ROUNDS if slowest < 30 else ROUNDS // 2):
-                new = self._timed.renew()
-                for name in list(self._processes):
-                    attempt(name, lambda n=name, new=new: self._turn(n, new))  # type: ignore[misc]
-            for subject in subjects:
-                if subject.kind == "kernel" and subject.name in self._batches:
-                    attempt(subject.name, lambda n=subject.name: self._believe(n))  # type: ignore[misc]
+                for name in list(self._replays):
+                    self._attempt(name, lambda n=name: self._turn(n))  # type: ignore[misc]
+            for name in list(self._replays):
+                self._attempt(name, lambda n=name: self._believe(n))  # type: ignore[misc]
         finally:
-            for name in list(self._processes):
-                self._drop(name)
-        return self._batches, failed
+            for runner in self._runners.values():
+                runner.end()
 
-    def _prepare(self, subject: Subject, open_process: Callable[..., CandidateProcess]) -> None:
-        """Start, load, bind, check once, and estimate. Raises Rejected."""
-        name, first_s = subject.name, FIRST_CALL_S
+    @property
+    def graphs(self) -> dict[str, bool]:
+        """Whether a subject was timed as a graph."""
+        return {name: not replay.no_graph for name, replay in self._replays.items()}
+
+    def _attempt(self, name: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Rejected as rejection:
+            self.failed[name] = rejection.reason
+            lost = self._replays.pop(name, None)
+            self.turns.pop(name, None)
+            self._timed.sets.mend()  # the others must not find what it wrote
+            if lost is not None and not lost.runner.alive:
+                self._lose(lost.runner)
+
+    def _lose(self, runner: RunnerProcess) -> None:
+        """What else ran in a runner that is gone cannot go on."""
+        for name, replay in list(self._replays.items()):
+            if replay.runner is runner:
+                self.failed[name] = "the process that timed it was lost by another subject's fault"
+                del self._replays[name]
+                self.turns.pop(name, None)
+        self._runners = {kind: r for kind, r in self._runners.items() if r is not runner}
+
+    def _runner(self, *, baseline: bool) -> RunnerProcess:
+        if baseline not in self._runners:
+            env = baseline_caches() if baseline else {}
+            self._runners[baseline] = self._open("baselines" if baseline else "comparison", env)
+        return self._runners[baseline]
+
+    def _prepare(self, subject: Subject, forms: Mapping[str, Form]) -> None:
+        """Load, bind, check twice, and estimate. Raises Rejected."""
+        name = subject.name
+        runner = self._runner(baseline=subject.kind != "kernel")
+        replay = self._replays[name] = Replay(runner, name)
         if subject.kind == "kernel":
-            source = source_of(subject)
-            check_policy(source, Log())
-            path = write_source(self._scratch, source)
-            process = self._processes[name] = open_process(key=source_key(source))
-            load(process, path)
-        else:
-            first_s = TUNING_S
-            process = self._processes[name] = open_process(
-                trusted=True, env=baseline_caches(), file_bytes=BASELINE_FILE_BYTES
+            form = forms[name]
+            guarded(
+                Stage.TIMING,
+                "loading",
+                lambda: runner.load(name, form.plan, form.compiled, FIRST_CALL_S),
             )
+            self._estimates[name] = prepare(replay, self._timed, FIRST_CALL_S)
+        else:
             problem, mode = problem_message(self._problem), COMPILE_MODES[subject.kind]
             guarded(
                 Stage.LOAD,
                 "reference",
-                lambda: process.ask("reference", TUNING_S, problem=problem, mode=mode),
+                lambda: runner.ask("reference", TUNING_S, name=name, problem=problem, mode=mode),
             )
-        for label, inputs in zip(self._timed.names, self._timed.inputs, strict=True):
-            assert inputs.shared is not None
-            bind(process, label, inputs.shared, GPU_CALL_S)
-        # Every set once before anything is timed: each may be compiled for on its own.
-        every = list(range(len(self._timed.inputs)))
-        run_batch(process, self._timed, every, 0, 2, first_s, check=True)
-        again = run_batch(process, self._timed, self._timed.schedule(3), 0, 2, first_s)
-        self._timed.check_unchanged()
-        self._estimates[name] = statistics.median(again.times_ms)
+            self._estimates[name] = prepare(replay, self._timed, TUNING_S)
+        self.turns[name], self.plain[name] = [], []
 
-    def _turn(self, name: str, new: int) -> None:
-        """One turn of a subject: as many calls as fit, the last one checked. Raises Rejected."""
-        estimate = self._estimates[name]
-        count = max(2, min(20, round(TURN_MS / max(estimate, 1e-3))))
-        process = self._processes[name]
-        batch = fresh_batch(process, self._timed, count, 2, estimate, new)
-        self._timed.check_unchanged()  # or the next subject would be blamed
-        self._batches.setdefault(name, []).append(batch)
+    def _turn(self, name: str) -> None:
+        """One turn of a subject: as many calls as fit, and one without its graph. Raises
+        Rejected."""
+        count = max(2, min(10, round(TURN_MS / max(self._estimates[name], 1e-3))))
+        replay, timed = self._replays[name], self._timed
+        samples = [
+            time_once(replay, timed, check=timed.draw.random() < CHECKED_SHARE)
+            for _ in range(count)
+        ]
+        self.turns[name].append(samples)
+        self.plain[name].append(time_once(replay, timed, plain=True))
 
     def _believe(self, name: str) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected."""
-        batches = self._batches[name]
-        reason = disbelieved(batches, self._timed.flush_ms)
-        if reason:
-            raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
-
-    def _drop(self, name: str) -> None:
-        process = self._processes.pop(name, None)
-        if process is not None:
-            process.end()
+        believe([sample for turn in self.turns[name] for sample in turn], self._timed.flush_ms)
 
 
 def baseline_caches() -> dict[str, str]:

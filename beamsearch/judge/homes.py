@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 from beamsearch.judge.walls import FIRST_UID
 
-COMMON = "common"
-"""Name of the compile cache that only trusted processes write; others begin with a copy."""
 USERS_EACH = 10_000
 """User ids for the candidates of one judge."""
 
@@ -31,13 +28,6 @@ class Homes:
         """The folder around the scratch folder, where that is a run's, with its seed in it."""
         return [str(self._scratch.parent)] if self._scratch.name == ".scratch" else []
 
-    @property
-    def common(self) -> Path:
-        """The compile cache that only trusted processes write."""
-        folder = self._scratch / "triton-cache" / COMMON
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
     def folder(self, name: str) -> Path:
         """A new folder for a process."""
         with self._lock:
@@ -47,17 +37,10 @@ class Homes:
         return folder
 
     def cache(self, key: str) -> Path:
-        """The compile cache of a source, begun with what every kernel's launch needs."""
-        caches = self._scratch / "triton-cache"
-        folder, common = caches / key, caches / COMMON
-        with self._lock:
-            if folder.exists():
-                return folder
-            draft = caches / f"{key}.draft"
-            draft.mkdir(parents=True, exist_ok=True)  # of a run that was killed
-            if common.is_dir():
-                shutil.copytree(common, draft, dirs_exist_ok=True)
-            return draft.rename(folder)
+        """The compile cache of a source."""
+        folder = self._scratch / "triton-cache" / key
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def plan(self, folder: Path, key: str | None) -> dict[str, Any]:
         """What the walls of a process are to leave it: fields of `walls.Plan`."""

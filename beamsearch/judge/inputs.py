@@ -236,27 +236,29 @@ class InputSets:
             fill(buffer, storage)
         _settle(inputs.shared.inputs)
 
-    def renew(self, inputs: InputSet, seed: int | None = None) -> None:
-        """Other values in the same shared memory, with their oracle: from this seed, else from one
-        that nobody can know."""
+    def renew(self, inputs: InputSet, seed: int | None = None, *, oracle: bool = True) -> None:
+        """Other values in the same shared memory: from this seed, else from one that nobody can
+        know. Without their `oracle`, results cannot be compared until they are renewed again."""
         assert inputs.shared is not None
         assert self._wide is not None
         if self.device != "cpu" and self._is_short():
             self._release()
         seed = secrets.randbits(62) if seed is None else seed
         instance = instantiate(self.problem, self.device, seed, inputs.distribution)
-        oracles = run_oracle(instance, instance.inputs, self._wide)
+        oracles = run_oracle(instance, instance.inputs, self._wide) if oracle else []
         # Nothing above changed the set: memory may have run out.
         inputs.seed = seed
-        inputs.expected = [
-            replace(item, oracle=oracle)
-            for item, oracle in zip(inputs.expected, oracles, strict=True)
-        ]
+        if oracle:
+            inputs.expected = [
+                replace(item, oracle=values)
+                for item, values in zip(inputs.expected, oracles, strict=True)
+            ]
         buffers = inputs.shared.inputs
         for buffer, storage in zip(buffers, _storages(instance).values(), strict=True):
             fill(buffer, storage)
         _settle(buffers)
-        inputs.shared.checksums[:] = [buffer.checksum() for buffer in buffers]
+        if oracle:
+            inputs.shared.checksums[:] = [buffer.checksum() for buffer in buffers]
         del instance, oracles
         if self.device != "cpu" and self._is_short():
             self._release()
@@ -330,14 +332,17 @@ class InputSets:
         self._release()
 
 
-def meta_arguments(problem: Problem) -> dict[str, Any]:
-    """The call's arguments at the problem's shapes, on no memory at all."""
+def meta_arguments(problem: Problem, layout: Layout | None = None) -> dict[str, Any]:
+    """The call's arguments at the problem's shapes, on no memory at all; numbered as in a handout,
+    and laid out as in one."""
+    instance = instantiate(problem, "meta")
     numbers: dict[int, int] = {}
 
     def number(tensor: torch.Tensor) -> int:
         return numbers.setdefault(tensor.untyped_storage()._cdata, len(numbers))
 
-    return encode_arguments(instantiate(problem, "meta").arguments, number)
+    laid_out = rearranged(instance, layout) if layout else instance
+    return encode_arguments(laid_out.arguments, number)
 
 
 def derive_seed(seed: int, problem: Problem, label: str) -> int:
@@ -376,6 +381,11 @@ def fill(buffer: Buffer, source: torch.UntypedStorage) -> None:
     buffer.poison()
     flat = torch.empty(0, dtype=torch.uint8, device=source.device).set_(source, 0, (size,), (1,))
     buffer.view(torch.uint8, (buffer.size,))[GUARD_BYTES : GUARD_BYTES + size].copy_(flat)
+
+
+def storages_of(instance: Instance) -> list[torch.UntypedStorage]:
+    """Every distinct storage a kernel may be given, as a plan numbers them."""
+    return list(_storages(instance).values())
 
 
 def _storages(instance: Instance) -> dict[int, torch.UntypedStorage]:

@@ -4,28 +4,47 @@ from __future__ import annotations
 
 import statistics
 import uuid
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from beamsearch.executor.jobs import Comparison, Subject, Sweep
-from beamsearch.judge.agreement import flush_ms, impossible
+from beamsearch.executor.jobs import Comparison, Subject
+from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.comparison import Comparer
 from beamsearch.judge.gauges import Gauges, Reading
 from beamsearch.judge.inputs import InputSet, InputSets
 from beamsearch.judge.least import needed_share
-from beamsearch.judge.processes import CandidateProcess
-from beamsearch.judge.sources import triton_kernels
+from beamsearch.judge.runner.client import Replay, RunnerProcess
 from beamsearch.judge.stopwatch import flush_bytes
-from beamsearch.judge.sweep import Forms, Sweeper
-from beamsearch.judge.timing import TimedSets, time_calls, watch_calls
-from beamsearch.judge.verify import Log, Rejected
-from beamsearch.problem import Problem, least_work
+from beamsearch.judge.timing import (
+    CHECKED,
+    NAME,
+    Sample,
+    TimedInputs,
+    believe,
+    prepare,
+    repetitions,
+    time_calls,
+    time_once,
+)
+from beamsearch.judge.verify import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
+from beamsearch.problem import LeastWork, Problem, least_work
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
 
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
+
+FLUSH_SHARE = 0.5
+"""Part of the datasheet's bandwidth at which the L2 is flushed, at least; an H200 reaches 0.7."""
+BEATEN = 0.95
+"""Part of the least time that the memory needs below which a time is impossible: the datasheet's
+bandwidth is never reached, but the amount that stays in the L2 is known only roughly."""
+LIBRARY_SHARE = 1 / 3
+"""Part of a call's time that torch's own operations may take. A kernel that leaves a last sum over
+partial results to PyTorch stays below it (a fifth to a quarter on an H200); one that leaves the
+operation there, and launches a Triton kernel for show, does not."""
+PLAIN_CALLS = 5
+"""Timed calls without a graph."""
 
 
 class Visit:
@@ -38,8 +57,6 @@ class Visit:
         self.device_name: str = properties.name
         self.gpu_uuid = f"GPU-{properties.uuid}"
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or gpu.l2_bytes
-        self.lists_kernels = False
-        """Whether CUPTI is known to work here, so that no candidate may say otherwise."""
         self._visit = uuid.uuid4().hex[:12]
         self._problem = problem
         self._gpu = gpu
@@ -47,93 +64,89 @@ class Visit:
         self._work = least_work(problem)
         self._gauges = Gauges(self.gpu_uuid)
         self._needed_share: float | None = None
-        self._timed: TimedSets | None = None
 
-    def measure(
-        self,
-        process: CandidateProcess,
-        source: str,
-        sets: InputSets,
-        bound: list[InputSet],
-        log: Log,
-    ) -> Measurement:
-        """Time a candidate that is right so far, bound to these sets. Raises Rejected.
-
-        `restore` must follow, once the candidate's process has ended.
-        """
-        timed = self._timed = self._timed_sets(sets, bound)
+    def measure(self, replay: Replay, timed: TimedInputs, log: Log) -> Measurement:
+        """Time a candidate that is right so far. Raises Rejected."""
         before = self._gauges.read()
-        times = time_calls(process, timed)
-        measurement = self._measurement(times, before)
-        log.passed(Stage.TIMING, "clocks", f"{len(times)} calls, the clocks agree")
-        own = triton_kernels(source)
-        watch_calls(process, timed, own, measurement.time_ms, log, must_tell=self.lists_kernels)
-        timed.check_unchanged()
+        estimate = prepare(replay, timed, FIRST_CALL_S)
+        samples = time_calls(replay, timed, repetitions(estimate), CHECKED)
+        believe(samples, timed.flush_ms)
+        graph = not replay.no_graph
+        plain = [time_once(replay, timed, plain=True) for _ in range(PLAIN_CALLS)]
+        measurement = self.measurement(samples, before, graph=graph, plain=plain)
+        told = f"{len(samples)} calls on new values" + ("" if graph else f"; {replay.no_graph}")
+        log.passed(Stage.TIMING, "clocks", told)
+        self._check_share(replay, log)
         reason = impossible(measurement.time_ms, self._work, self._gpu, self.l2_bytes, self._needed)
         if reason:
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
         return measurement
 
+    def _check_share(self, replay: Replay, log: Log) -> None:
+        """Torch's own operations take a third of a call at most. Raises Rejected."""
+        told = guarded(Stage.TIMING, "timing", lambda: replay.ask("share", GPU_CALL_S, name=NAME))
+        part, whole = float(told["operations_ms"]), float(told["whole_ms"])
+        if not part:
+            return
+        if part > LIBRARY_SHARE * whole:
+            reason = (
+                f"torch's own operations take {part:.4g} ms of {whole:.4g} ms; a third is the "
+                "most: do this work in a Triton kernel"
+            )
+            raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
+        log.passed(Stage.TIMING, "kernels", f"{part / whole:.0%} of the time in torch's operations")
+
     def compare(
         self,
         subjects: list[Subject],
-        sets: InputSets,
-        bound: list[InputSet],
-        scratch: Path,
-        open_process: Callable[..., CandidateProcess],
+        forms: Mapping[str, Form],
+        timed: TimedInputs,
+        open_runner: Callable[..., RunnerProcess],
     ) -> Comparison:
-        """Times of several subjects, interleaved."""
-        timed = self._timed = self._timed_sets(sets, bound)
+        """Times of several subjects, interleaved; `forms` are the kernels' plans."""
         before = self._gauges.read()
-        try:
-            batches, failed = Comparer(self._problem, timed, scratch).run(subjects, open_process)
-        finally:
-            self.restore()
-        times = {
-            name: [time_ms for batch in done for time_ms in batch.times_ms]
-            for name, done in batches.items()
-        }
+        comparer = Comparer(self._problem, timed, open_runner)
+        comparer.run(subjects, forms)
+        graphs = comparer.graphs
         return Comparison(
-            measurements={name: self._measurement(value, before) for name, value in times.items()},
-            failed=failed,
+            measurements={
+                name: self.measurement(
+                    [sample for turn in turns for sample in turn],
+                    before,
+                    graph=graphs[name],
+                    plain=comparer.plain[name],
+                )
+                for name, turns in comparer.turns.items()
+            },
+            failed=comparer.failed,
             turns={
-                name: [statistics.median(batch.times_ms) for batch in done]
-                for name, done in batches.items()
+                name: [statistics.median(sample.ms for sample in turn) for turn in turns]
+                for name, turns in comparer.turns.items()
             },
         )
 
-    def sweep(
-        self,
-        forms: Forms,
-        sets: InputSets,
-        bound: list[InputSet],
-        open_process: Callable[..., CandidateProcess],
-        mend: Callable[[], None],
-    ) -> Sweep:
-        """Times of forms of one kernel. `restore` must follow."""
-        timed = self._timed = self._timed_sets(sets, bound)
-        return Sweeper(forms, timed, open_process, mend).run()
-
-    def restore(self) -> None:
-        """Give timed sets their own values again; no candidate may be alive, and in the way."""
-        timed, self._timed = self._timed, None
-        if timed is not None:
-            timed.restore()
+    def timed_inputs(self, sets: InputSets, bound: list[InputSet]) -> TimedInputs:
+        """The set to time on: of the problem's own distribution where one proves something."""
+        kept = [inputs for inputs in bound if inputs.shared is not None]
+        own = [inputs for inputs in kept if inputs.distribution == "own"]
+        flush_ms = flush_bytes(self.l2_bytes) / (FLUSH_SHARE * self._gpu.bandwidth_gb_s * 1e6)
+        return TimedInputs(sets, (own or kept)[0], flush_ms)
 
     def _needed(self) -> float:
         if self._needed_share is None:
             self._needed_share = needed_share(self._problem, self._device)
         return self._needed_share
 
-    def _timed_sets(self, sets: InputSets, bound: list[InputSet]) -> TimedSets:
-        """Two sets of the problem's own distribution where they prove something, else what does."""
-        kept = [inputs for inputs in bound if inputs.shared is not None]
-        own = [inputs for inputs in kept if inputs.distribution == "own"]
-        chosen = (own if len(own) >= 2 else kept)[:2]
-        names = [f"{Stage.TRUE_SHAPES.value} {inputs.label}" for inputs in chosen]
-        return TimedSets(sets, chosen, names, flush_ms(flush_bytes(self.l2_bytes), self._gpu))
-
-    def _measurement(self, times_ms: list[float], before: Reading) -> Measurement:
+    def measurement(
+        self,
+        samples: Sequence[Sample],
+        before: Reading,
+        *,
+        graph: bool,
+        plain: Sequence[Sample],
+    ) -> Measurement:
+        """Samples as a record. `before`: the gauges ahead of the first."""
+        times_ms = [sample.ms for sample in samples]
         after = self._gauges.read()
         fifths = statistics.quantiles(times_ms, n=5, method="inclusive")
         return Measurement(
@@ -145,7 +158,34 @@ class Visit:
             gpu=self.device_name,
             gpu_uuid=self.gpu_uuid,
             visit=self._visit,
+            graph=graph,
+            plain_ms=statistics.median(sample.ms for sample in plain),
             clock_start_mhz=before.sm_clock_mhz,
             clock_end_mhz=after.sm_clock_mhz,
             temperature_c=before.temperature_c,
         )
+
+
+def impossible(
+    time_ms: float, work: LeastWork, gpu: Gpu, l2_bytes: int, needed: Callable[[], float]
+) -> str | None:
+    """Why the memory could not do it in this time.
+
+    The datasheet's bandwidth, for every byte that must be read or written; what fits in the L2 may
+    be written after the call. `needed`: part of the inputs that the outputs depend on, asked only
+    where it matters.
+    """
+    bandwidth = gpu.bandwidth_gb_s * (1.5 if gpu.estimated else 1.0) * 1e6  # bytes in a ms
+
+    def least(read: float) -> float:
+        return BEATEN * max(0.0, read + work.bytes_written - l2_bytes) / bandwidth
+
+    if time_ms >= least(work.bytes_read):
+        return None
+    limit = least(needed() * work.bytes_read)
+    if time_ms >= limit:
+        return None
+    return (
+        f"takes {time_ms:.4g} ms where reading its inputs and writing its outputs once takes at "
+        f"least {limit:.4g} ms at {gpu.bandwidth_gb_s:.4g} GB/s: not all of the work is done"
+    )

@@ -3,54 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.distributions import DISTRIBUTIONS
-from beamsearch.errors import BeamsearchError, KernelError, ProblemError, Stopped
+from beamsearch.errors import KernelError, ProblemError
 from beamsearch.executor.jobs import Comparison, Judgement, Subject, Sweep
 from beamsearch.executor.lane import Lane
 from beamsearch.executor.usage import Usage
-from beamsearch.judge.ahead import Compilers
+from beamsearch.judge.capture.ahead import Captured, Captures, Form
 from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
 from beamsearch.judge.measure import Visit
 from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.processes import (
-    CandidateError,
-    CandidateProcess,
-    DeadlineMissed,
-    ForkServers,
-    ProcessDied,
-    ServerLost,
-)
+from beamsearch.judge.processes import ForkServers
 from beamsearch.judge.profiling_run import Profilers
-from beamsearch.judge.robustness import (
-    alive,
-    check_determinism,
-    try_layouts,
-    try_other_shapes,
-)
+from beamsearch.judge.robustness import check_determinism, tell_layouts, tell_other_shapes
+from beamsearch.judge.runner.client import Replay, RunnerProcess
 from beamsearch.judge.sanitizer import check_memory
 from beamsearch.judge.shapes import other_shapes
-from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.sweep import compiled_forms
+from beamsearch.judge.sources import source_key, source_of, write_source, write_sources
+from beamsearch.judge.sweep import Sweeper
+from beamsearch.judge.timing import prepare, time_calls
 from beamsearch.judge.verify import (
-    COMPILE_S,
     FIRST_CALL_S,
     GPU_CALL_S,
     NOT_IN_A_RUN,
     Log,
     Rejected,
     check_policy,
-    load,
+    guarded,
     run_sets,
     unseen,
 )
-from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, USER
 from beamsearch.problem import Problem, shrink
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Reach, Stage
@@ -62,17 +49,17 @@ if TYPE_CHECKING:
 
 TRUE_SETS = 5
 """Input sets at the true shapes, each from a seed of its own."""
-OPEN_S = 60.0
-"""Seconds for a CUDA context, which takes under one."""
 CLOSE_S = 5.0
 """Seconds to wait for the lane at the end."""
+TUNING_CALLS = 5
+"""Timed calls by which an autotuned kernel's configuration is chosen."""
 
 
 class MeasuringJudge:
     """Judges, times and profiles kernels on one GPU; thread-safe.
 
-    The judge's process holds reference, oracle and input memory on the same GPU; candidates map the
-    inputs. Raises ProblemError where the problem does not fit on the GPU.
+    The judge's process holds reference, oracle and input memory on the same GPU; the runner maps
+    the inputs. Raises ProblemError where the problem does not fit on the GPU.
     """
 
     def __init__(
@@ -110,13 +97,14 @@ class MeasuringJudge:
             self._smoke = InputSets(shrink(problem), f"cuda:{device}", memory, seed)
         except ProblemError as error:
             self._no_smoke = f"shrunk shapes: {error}"
-        shapes = [problem, self._smoke.problem] if self._smoke else [problem]
-        arguments = [meta_arguments(shape) for shape in shapes]
-        self._compilers = Compilers(servers, gpu, arguments, self._usage)
-        self._ready = False
+        small = meta_arguments(self._smoke.problem) if self._smoke else None
+        self._captures = Captures(servers, gpu, meta_arguments(problem), small, self._usage)
+        self._runner: RunnerProcess | None = None
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
         self._profiles: dict[str, Profile] = {}
+        self._chosen: dict[str, Form] = {}
+        """Source -> the form that was judged."""
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
         self._lock = threading.Lock()
 
@@ -132,138 +120,173 @@ class MeasuringJudge:
         source = source_of(subject)
         log = Log()
         try:
-            check_policy(source, log)
-            path = write_source(self._scratch, source)
-            self._prepare()
-            self._compilers.result(path, source_key(source)).tell(log)
+            captured, path = self._captured(source, log)
+            captured.tell(log)
             unseen(seen or {}, log)
-            with self._lane.held(work="judging"):
-                measurement = self._on_gpu(source, path, log, thorough)
+            with self._lane.held(work="judging"), self._settling():
+                form = self._form(source, captured.forms)
+                measurement = self._on_gpu(source, path, captured, form, log, thorough)
                 if sanitize:
-                    self._check_memory(path, log)
+                    self._check_memory(form, captured.small, log)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
 
+    def _captured(self, source: str, log: Log) -> tuple[Captured, str]:
+        """A source's plans, and the path of its file. Raises Rejected."""
+        check_policy(source, log)
+        path = write_source(self._scratch, source)
+        return self._captures.result(path, source_key(source)), path
+
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin to compile kernels that will be judged, and profilers. Returns at once."""
-        self._prepare()
         for subject in subjects:
             source = source_of(subject)
             with suppress(Rejected):  # its judgement says so
                 check_policy(source, Log())
-                self._compilers.begin(write_source(self._scratch, source), source_key(source))
+                self._captures.begin(write_source(self._scratch, source), source_key(source))
         if self._no_ncu is None:
             with suppress(ProfilingError):  # the profile says so
                 self._profilers.stand_by()
 
     def sweep(self, subjects: Sequence[Subject]) -> Sweep:
-        """Times of forms of one kernel, by successive halving: compiled side by side first, then
-        called in one process."""
+        """Times of forms of one kernel, by successive halving: captured in one process, compiled
+        side by side, and replayed."""
         import torch
 
-        self._prepare()
-        forms = compiled_forms(subjects, self._scratch, self._compilers)
-        with self._lane.held(work="tuning"):
-            true = self._true_sets()
+        forms, failed = self._forms(subjects)
+        with self._lane.held(work="tuning"), self._settling():
+            timed = self._visit.timed_inputs(self._true, self._true_sets())
             try:
-                return self._visit.sweep(forms, self._true, true, self.open_process, self._mend)
+                sweeper = Sweeper(forms, timed, self._running, self._mend)
+                found = sweeper.run() if forms else Sweep(times_ms={})
             except torch.OutOfMemoryError as error:
                 reason = f"leaves no GPU memory to check results with: {error}".splitlines()[0]
                 return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
             finally:
-                self._visit.restore()
-                self._mend()
+                timed.restore()
+        return Sweep(times_ms=found.times_ms, failed=failed | found.failed)
 
-    def _prepare(self) -> None:
-        """Once, before the first candidate: which walls CUDA works behind, and in the compile cache
-        what every kernel's launch needs."""
-        if self._ready:  # or every job would wait for the GPU twice
-            return
-        with self._lock, self._lane.held():
-            if self._ready:
-                return
-            self._true_sets()
-            if reason := self._memory.same_user:
-                for wall in (USER, PROCESSES):
-                    self._servers.leave_out(wall, f"the GPU's memory is shared otherwise: {reason}")
-            with self.open_process(trusted=True) as process:
-                process.ask("prepare", COMPILE_S)
-            self._choose_walls()
-            self._visit.lists_kernels = self._lists_kernels()
-            self._ready = True
-
-    def _choose_walls(self) -> None:
-        """Leave out as few walls as CUDA needs to start: none, each alone, two, in the end all.
-
-        Raises what stops it where that does not help either.
-        """
-        names = [name for name in (FILES, NETWORK, PROCESSES, USER) if self._servers.builds(name)]
-        trials = [chosen for count in (0, 1, 2) for chosen in combinations(names, count)]
-        for left_out in [*trials, tuple(names)]:
-            for wall in left_out:
-                self._servers.leave_out(wall, "CUDA does not start behind it")
+    def _forms(self, subjects: Sequence[Subject]) -> tuple[dict[str, Form], dict[str, str]]:
+        """Forms that compile; equal code goes on once, the earliest of it."""
+        sources, failed = {}, {}
+        for subject in subjects:
             try:
-                self.open_process().end()
-                return
-            except BeamsearchError as error:
-                for wall in left_out:
-                    self._servers.build_again(wall)
-                if isinstance(error, Stopped | ServerLost) or len(left_out) == len(names):
-                    raise
+                check_policy(source_of(subject), Log())
+                sources[subject.name] = source_of(subject)
+            except Rejected as rejection:
+                failed[subject.name] = rejection.reason
+        key = source_key("\f".join(sources.values()))
+        paths = write_sources(self._scratch, key, sources)
+        found, more = self._captures.sweep(paths, key)
+        codes: dict[str, str] = {}
+        forms: dict[str, Form] = {}
+        for name in [name for name in paths if name in found]:
+            code = found[name].compiled.profile.fingerprint or name
+            if code in codes:
+                failed[name] = f"compiles to the same code as {codes[code]}"
+            else:
+                codes[code], forms[name] = name, found[name]
+        return forms, failed | more
 
-    def _lists_kernels(self) -> bool:
-        """Whether CUPTI works behind the walls, from a process with no candidate in it."""
-        with self.open_process() as process:
-            try:
-                return "missing" not in process.ask("watch", OPEN_S, schedule=[])
-            except (CandidateError, ProcessDied, DeadlineMissed):
-                return False
+    def _running(self) -> RunnerProcess:
+        """The runner, started anew where a fault took it. Needs the lane."""
+        if self._runner is None or not self._runner.alive:
+            self._runner = self._open_runner("candidates")
+        return self._runner
 
-    def walls(self) -> dict[str, str]:
-        """Wall -> why candidates do without it here, "" where it stands."""
-        self._prepare()
-        return self._servers.walls()
+    def _open_runner(self, name: str, env: dict[str, str] | None = None) -> RunnerProcess:
+        log = self._scratch / f"runner-{name}.log"
+        return RunnerProcess(self._device, self._visit.l2_bytes, log, env)
 
-    def _on_gpu(self, source: str, path: str, log: Log, thorough: bool) -> Measurement:
-        """Every stage on the GPU, in one process unless a foreign shape ends it. Needs the lane."""
+    @contextmanager
+    def _settling(self) -> Iterator[None]:
+        """Memory as it was for the next candidate: one may have written anywhere."""
+        try:
+            yield
+        finally:
+            self._mend()
+
+    def _form(self, source: str, forms: Sequence[Form]) -> Form:
+        """The one form of a kernel, or of an autotuned one's the fastest that is right on new
+        values. Needs the lane. Raises Rejected where none is."""
+        key = source_key(source)
+        if key not in self._chosen:
+            self._chosen[key] = forms[0] if len(forms) == 1 else self._fastest(forms)
+        return self._chosen[key]
+
+    def _fastest(self, forms: Sequence[Form]) -> Form:
+        times: list[tuple[float, int]] = []
+        rejection: Rejected | None = None
+        timed = self._visit.timed_inputs(self._true, self._true_sets())
+        try:
+            for number, form in enumerate(forms):
+                try:
+                    with self._loaded(f"form {number}", form) as replay:
+                        prepare(replay, timed, FIRST_CALL_S)
+                        samples = time_calls(replay, timed, TUNING_CALLS, 0)
+                        times.append((min(sample.ms for sample in samples), number))
+                except Rejected as reason:
+                    rejection = rejection or reason
+                    self._mend()
+        finally:
+            timed.restore()
+        if not times:
+            assert rejection is not None
+            raise rejection
+        return forms[min(times)[1]]
+
+    @contextmanager
+    def _loaded(self, name: str, form: Form) -> Iterator[Replay]:
+        """A form in the runner. Raises Rejected."""
+        runner = self._running()
+        guarded(
+            Stage.COMPILE,
+            "loading",
+            lambda: runner.load(name, form.plan, form.compiled, FIRST_CALL_S),
+        )
+        try:
+            yield Replay(runner, name)
+        finally:
+            runner.drop(name)
+
+    def _on_gpu(
+        self, source: str, path: str, captured: Captured, form: Form, log: Log, thorough: bool
+    ) -> Measurement:
+        """Every stage on the GPU. Needs the lane. Raises Rejected."""
         import torch
 
-        def opened() -> CandidateProcess:
-            process = self.open_process(key=source_key(source))
-            processes.append(process)
-            load(process, path)
-            return process
-
-        true = self._true_sets()  # before a candidate has any of the memory
-        processes: list[CandidateProcess] = []
+        true = self._true_sets()
+        timed = self._visit.timed_inputs(self._true, true)
         try:
-            process, elsewhere = self._run_smoke(opened(), opened, log)
-            run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
-            if elsewhere is not None:
-                # What failed there may be the values, not the shape: all of them at the true ones.
-                known = {inputs.label for inputs in true}
-                every = self._true.draw(len(ORDER))
-                more = [inputs for inputs in every if inputs.label not in known]
-                run_sets(process, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
-                log.specialised(Stage.OTHER_SHAPES, "shrunk shapes", elsewhere.reason)
-            check_determinism(process, self._true, true[0], log, GPU_CALL_S)
-            with self._usage.holding("timing"):
-                measurement = self._visit.measure(process, source, self._true, true, log)
+            elsewhere = self._run_smoke(captured, log)
+            with self._loaded("candidate", form) as replay:
+                run_sets(replay, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
+                if elsewhere is not None:
+                    self._run_more(replay, true, elsewhere, log)
+                check_determinism(replay, self._true, true[0], log, GPU_CALL_S)
+                with self._usage.holding("timing"):
+                    measurement = self._visit.measure(replay, timed, log)
             if thorough:
-                self._try_elsewhere(process, opened, log)
+                self._tell_elsewhere(path, source_key(source), form, log)
             else:
                 log.not_checked.append(NOT_IN_A_RUN)
         except torch.OutOfMemoryError as error:
             reason = "takes so much GPU memory that none is left to check its results with"
             raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
         finally:
-            for process in processes:
-                process.end()
-                log.output.append(process.output)
-            self._visit.restore()
-            self._mend()
+            timed.restore()
         return measurement
+
+    def _run_more(
+        self, replay: Replay, true: Sequence[InputSet], elsewhere: Rejected, log: Log
+    ) -> None:
+        """What failed at shrunk shapes may be the values, not the shape: all at the true ones."""
+        known = {inputs.label for inputs in true}
+        every = self._true.draw(len(ORDER))
+        more = [inputs for inputs in every if inputs.label not in known]
+        run_sets(replay, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
+        log.specialised(Stage.OTHER_SHAPES, "shrunk shapes", elsewhere.reason)
 
     def _true_sets(self) -> list[InputSet]:
         """Those every candidate is run on. Raises ProblemError where they do not fit on the GPU."""
@@ -283,85 +306,107 @@ class MeasuringJudge:
             if sets is not None:
                 sets.mend()
 
-    def _run_smoke(
-        self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
-    ) -> tuple[CandidateProcess, Rejected | None]:
-        """Shrunk shapes first: the process to go on with, and what was not right there.
+    def _run_smoke(self, captured: Captured, log: Log) -> Rejected | None:
+        """Shrunk shapes first: what was not right there.
 
         A kernel that raises there, cannot be bound, crashes or computes something else may be made
         for the true shapes alone, and those decide. One that never ends is refused.
         """
         if self._smoke is None:
             log.not_checked.append(self._no_smoke)
-            return process, None
+            return None
         try:
             sets = self._smoke.draw(len(DISTRIBUTIONS), DISTRIBUTIONS)
         except ProblemError as error:
             log.not_checked.append(f"shrunk shapes: {error}")
-            return process, None
+            return None
         try:
-            run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S, FIRST_CALL_S)
+            if captured.small is None:
+                assert captured.small_rejection is not None
+                raise captured.small_rejection
+            with self._loaded("shrunk", captured.small) as replay:
+                run_sets(replay, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S, FIRST_CALL_S)
         except Rejected as rejection:
             if rejection.outcome is Outcome.TIMEOUT:
                 raise
             reason = f"the true shapes decide: {rejection.reason}"
             log.reported(Stage.SMOKE, "shrunk shapes", False, reason)
-            process = alive(process, rejection, again)
             self._mend()
-            return process, rejection
+            return rejection
         log.reach = Reach.GENERAL
-        return process, None
+        return None
 
-    def _try_elsewhere(
-        self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
-    ) -> None:
+    def _tell_elsewhere(self, path: str, key: str, form: Form, log: Log) -> None:
         """Shapes and layouts that are only told."""
         if self._elsewhere is None:
             self._elsewhere = [
                 (label, InputSets(problem, self._true.device, self._memory, self._seed))
                 for label, problem in other_shapes(self._problem)
             ]
-        process = try_other_shapes(process, again, self._elsewhere, log, GPU_CALL_S)
+
+        @contextmanager
+        def opened(arguments: Mapping[str, Any]) -> Iterator[Replay]:
+            there = self._captures.at(path, key, arguments, form.pins)
+            with self._loaded("elsewhere", there) as replay:
+                yield replay
+
+        tell_other_shapes(opened, self._elsewhere, log, GPU_CALL_S)
         if self._smoke is not None:
-            try_layouts(process, again, self._smoke, log, GPU_CALL_S)
+            tell_layouts(opened, self._smoke, log, GPU_CALL_S)
 
-    def _check_memory(self, path: str, log: Log) -> None:
+    def _check_memory(self, form: Form, small: Form | None, log: Log) -> None:
         """compute-sanitizer, at shrunk shapes where the kernel takes them and at the true ones."""
-        problems = [("the true shapes", self._problem)]
-        if self._smoke is not None and log.reach is Reach.GENERAL:
-            problems.insert(0, ("shrunk shapes", self._smoke.problem))
-        check_memory(problems, path, self._device, self._scratch, log)
-
-    def open_process(self, **options: Any) -> CandidateProcess:
-        """A process with a CUDA context and no candidate in it yet. Needs the lane."""
-        process = self._servers.fork("normal", limit_memory=False, **options)
-        try:
-            process.ask("open", OPEN_S, device=self._device, l2_bytes=self._visit.l2_bytes)
-        except (CandidateError, ProcessDied, DeadlineMissed) as error:
-            process.end()
-            raise BeamsearchError(
-                f"the GPU gives no context to a candidate's process: {error}; see `nvidia-smi` for "
-                "what else uses it"
-            ) from error
-        return process
+        calls = [("the true shapes", self._problem, form)]
+        if self._smoke is not None and small is not None and log.reach is Reach.GENERAL:
+            calls.insert(0, ("shrunk shapes", self._smoke.problem, small))
+        check_memory(calls, self._device, self._scratch, log)
 
     def compare(self, subjects: list[Subject]) -> Comparison:
         """Times of several subjects, interleaved. Raises ProblemError where they and the oracle do
         not fit on the GPU together."""
         import torch
 
-        self._prepare()
-        with self._lane.held(work="comparing"):
-            true = self._true_sets()
+        forms: dict[str, Sequence[Form]] = {}
+        failed: dict[str, str] = {}
+        for subject in subjects:
+            if subject.kind == "kernel":
+                try:
+                    captured, _ = self._captured(source_of(subject), Log())
+                    captured.tell(Log())
+                    forms[subject.name] = captured.forms
+                except Rejected as rejection:
+                    failed[subject.name] = rejection.reason
+        left = [subject for subject in subjects if subject.name not in failed]
+        with self._lane.held(work="comparing"), self._settling():
+            timed = self._visit.timed_inputs(self._true, self._true_sets())
             try:
-                return self._visit.compare(
-                    subjects, self._true, true, self._scratch, self.open_process
-                )
+                chosen = self._choose(left, forms, failed)
+                left = [subject for subject in left if subject.name not in failed]
+                found = self._visit.compare(left, chosen, timed, self._open_runner)
             except torch.OutOfMemoryError as error:
                 raise ProblemError(
                     f"{self._problem.name} does not fit on this GPU beside {len(subjects)} "
                     f"subjects; compare fewer at once: {str(error).splitlines()[0]}"
                 ) from error
+            finally:
+                timed.restore()
+        return found.model_copy(update={"failed": failed | found.failed})
+
+    def _choose(
+        self,
+        subjects: Sequence[Subject],
+        forms: Mapping[str, Sequence[Form]],
+        failed: dict[str, str],
+    ) -> dict[str, Form]:
+        """The kernels' forms by name; one that has none goes to `failed`."""
+        chosen: dict[str, Form] = {}
+        for subject in subjects:
+            if subject.name in forms:
+                try:
+                    chosen[subject.name] = self._form(source_of(subject), forms[subject.name])
+                except Rejected as rejection:
+                    failed[subject.name] = rejection.reason
+        return chosen
 
     def close(self) -> None:
         """Give the GPU's memory back; the fork servers must have ended.
@@ -369,52 +414,49 @@ class MeasuringJudge:
         Where somebody keeps the lane (a worker that was given up, within a profiler), the memory
         goes back when this process ends.
         """
-        self._compilers.close()
+        self._captures.close()
         self._profilers.close()
         with self._lane.held(CLOSE_S) as held:
             if not held:
                 return
+            if self._runner is not None:
+                self._runner.end()
             elsewhere = [sets for _, sets in self._elsewhere or []]
             for sets in (self._smoke, self._true, *elsewhere):
                 if sets is not None:
                     sets.close()
 
     def profile(self, subject: Subject) -> Profile:
-        """Nsight Compute's profile; the compiler's, with a note, where there can be none; one with
-        no launches where a kernel that runs here does not compile without a GPU.
+        """Nsight Compute's profile; the compiler's, with a note, where there can be none.
 
-        Raises KernelError where the kernel cannot even be imported, or never ends.
+        Raises KernelError where the kernel cannot be captured, or never ends.
         """
         source = source_of(subject)
         key = source_key(source)
         if key in self._profiles:
             return self._profiles[key]
+        try:
+            captured, path = self._captured(source, Log())
+            captured.tell(Log())
+            if key not in self._chosen:
+                with self._lane.held(work="profiling"):
+                    self._form(source, captured.forms)
+        except Rejected as rejection:
+            raise KernelError(f"cannot be profiled: {rejection.reason}") from rejection
+        form = self._chosen[key]
         note = self._no_ncu
         if note is None:
             try:
-                profile = self._profile_with_ncu(source)
+                with self._usage.waiting("profiler"):
+                    profile = self._profilers.profile(path, form)
             except ProfilingError as error:
                 note = str(error)
                 if isinstance(error, NcuMissing | NcuPermission | NcuTooOld):
                     self._no_ncu = note  # it will not get better
         if note is not None:
-            profile = self._compiler_profile(source)
+            profile = form.compiled.profile
             notes = [text for text in (note, profile.note) if text]
             profile = profile.model_copy(update={"note": "; ".join(notes)})
         with self._lock:
             self._profiles[key] = profile
         return profile
-
-    def _profile_with_ncu(self, source: str) -> Profile:
-        path = write_source(self._scratch, source)
-        with self._usage.waiting("profiler"):
-            return self._profilers.profile(path, source)
-
-    def _compiler_profile(self, source: str) -> Profile:
-        compiled = self._compilers.result(write_source(self._scratch, source), source_key(source))
-        if compiled.rejection is not None:
-            raise KernelError(f"cannot be profiled: {compiled.rejection.reason}")
-        if compiled.profile is None:  # it may be correct, and a run goes on without a profile
-            note = "; ".join(compiled.log.not_checked)
-            return Profile(source="compiler", gpu=self._gpu.name, launches=[], note=note)
-        return compiled.profile

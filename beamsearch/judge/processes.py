@@ -10,19 +10,28 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge import protocol
-from beamsearch.judge.homes import COMMON, Homes
+from beamsearch.judge.conversation import (
+    Conversation,
+    DeadlineMissed,
+    ProcessDied,
+    ToldError,
+)
+from beamsearch.judge.homes import Homes
 from beamsearch.judge.protocol import Gone
 from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, bubblewrap
 
 Mode = Literal["normal", "interpreter"]
+Role = Literal["interpreting", "capturing", "compiling"]
+"""What a forked process is for; the first needs the interpreter's server."""
+
+__all__ = ["CandidateProcess", "DeadlineMissed", "ForkServers", "ProcessDied", "ToldError"]
 
 START_S = 120.0
 """Importing torch and triton takes 2 s here and a minute from a cold network disk."""
@@ -31,33 +40,17 @@ OUTPUT_TAIL = 2000
 FILE_BYTES = 256 << 20
 """The largest file a candidate may write; what it prints goes into one."""
 DATA_BYTES = 1 << 30
-"""Memory a candidate may add to what it was forked with, where CUDA does not run in it."""
+"""Memory a candidate may add to what it was forked with."""
 
 _KEPT = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|TZ|CC|CXX|VIRTUAL_ENV|PYTHON(PATH|HOME)|LD_LIBRARY_PATH"
-    r"|XDG_CACHE_HOME|(LC|CUDA|NVIDIA|NCCL|TRITON|TORCH|TORCHINDUCTOR|PYTORCH|OMP|MKL)_\w+"
+    r"|XDG_CACHE_HOME|TRITON_(HOME|CACHE_DIR|LIBCUDA_PATH)|(LC|CUDA|NVIDIA|NCCL|TORCH|TORCHINDUCTOR|PYTORCH|OMP|MKL)_\w+"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
-class ProcessDied(Exception):
-    """A candidate's process ended by itself; the message says how."""
-
-
-class DeadlineMissed(Exception):
-    """A candidate's process did not answer in time."""
-
-
 class ServerLost(BeamsearchError):
     """The fork server died, and a candidate with it that may be as good as any."""
-
-
-class CandidateError(Exception):
-    """The candidate raised; `details` as `harness.describe_error` gives them."""
-
-    def __init__(self, details: Mapping[str, Any]) -> None:
-        super().__init__(str(details.get("message", "")))
-        self.details = dict(details)
 
 
 def scrubbed_environment() -> dict[str, str]:
@@ -67,7 +60,6 @@ def scrubbed_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if _KEPT.fullmatch(name) and not _SECRET.search(name)
     }
-    kept.pop("TRITON_INTERPRET", None)
     package_root = str(Path(__file__).resolve().parents[2])
     kept["PYTHONPATH"] = os.pathsep.join([package_root, *filter(None, [kept.get("PYTHONPATH")])])
     # One process has one core's worth of work; threads of several would only fight.
@@ -79,15 +71,10 @@ def scrubbed_environment() -> dict[str, str]:
 class ForkServers:
     """The processes that candidates are forked from: one per mode, started when first needed."""
 
-    def __init__(self, scratch: Path, *, interpreter: bool, bare_for: Homes | None = None) -> None:
-        """`bare_for`: walls are left to nobody, and the folders and caches are those of others."""
+    def __init__(self, scratch: Path, *, interpreter: bool) -> None:
         self._scratch = scratch
-        self._homes = bare_for or Homes(scratch)
-        if bare_for:
-            self._wrapping = []
-        else:
-            self._wrapping = bubblewrap(scratch, self._homes.around, self._homes.common)
-        self._bare: ForkServers | None = None
+        self._homes = Homes(scratch)
+        self._wrapping = bubblewrap(scratch, self._homes.around)
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
         self._controls: dict[Mode, socket.socket] = {}
         self._locks: dict[Mode, threading.Lock] = {mode: threading.Lock() for mode in self._modes}
@@ -95,7 +82,6 @@ class ForkServers:
         self._process: subprocess.Popen[bytes] | None = None
         self._generation = 0
         self._closed = False
-        self._without: dict[str, str] = {}
         self._missing: dict[str, str] | None = None
 
     @property
@@ -145,20 +131,6 @@ class ForkServers:
             except (OSError, Gone) as error:
                 raise Gone(f"the fork server does not answer: {error}") from error
 
-    def leave_out(self, wall: str, reason: str) -> None:
-        """Build this wall around no candidate from now on."""
-        self._without[wall] = reason
-        self._missing = None
-
-    def build_again(self, wall: str) -> None:
-        """Build it after all."""
-        self._without.pop(wall, None)
-        self._missing = None
-
-    def builds(self, wall: str) -> bool:
-        """Whether this wall is tried, as far as the system lets it be built."""
-        return wall not in self._without
-
     def walls(self) -> dict[str, str]:
         """Wall -> why candidates do without it here, "" where it stands."""
         if self._missing is None:
@@ -174,21 +146,20 @@ class ForkServers:
 
     def _plan(self, folder: Path, key: str | None) -> dict[str, Any]:
         standing = [NETWORK, FILES, PROCESSES] if self._wrapping else []
-        return self._homes.plan(folder, key) | {"without": self._without, "standing": standing}
+        return self._homes.plan(folder, key) | {"without": {}, "standing": standing}
 
-    def fork(self, mode: Mode, **options: Any) -> CandidateProcess:
-        """A new candidate process. Raises BeamsearchError where none can be had.
+    def fork(self, role: Role, **options: Any) -> CandidateProcess:
+        """A new process. Raises BeamsearchError where none can be had.
 
-        Options: `key` of the source that it will import; `trusted`, for PyTorch's own code, which
-        gets no walls; `env`, `limit_memory` and `file_bytes`.
+        Options: `key` of the source that it will import, and `data_bytes`, the memory that it may
+        add to what it was forked with.
         """
-        if options.get("trusted") and self._wrapping:
-            return self._without_wrapping().fork(mode, **options)
+        mode: Mode = "interpreter" if role == "interpreting" else "normal"
         self.start()
         for attempt in (1, 2):
             generation = self._generation
             try:
-                return self._fork(mode, **options)
+                return self._fork(mode, role, **options)
             except Gone as error:
                 # Out of memory takes servers too; the next one is as good.
                 if self._closed:
@@ -201,15 +172,6 @@ class ForkServers:
                 self._restart(generation)
         raise AssertionError
 
-    def _without_wrapping(self) -> ForkServers:
-        """A server of its own for trusted processes, which write where candidates must not."""
-        with self._start_lock:
-            if self._bare is None:
-                folder = self._scratch / "trusted"
-                folder.mkdir(parents=True, exist_ok=True)
-                self._bare = ForkServers(folder, interpreter=False, bare_for=self._homes)
-            return self._bare
-
     def _restart(self, generation: int) -> None:
         with self._start_lock:
             if generation == self._generation:
@@ -217,34 +179,27 @@ class ForkServers:
                 self._start()
 
     def _fork(
-        self,
-        mode: Mode,
-        *,
-        key: str | None = None,
-        trusted: bool = False,
-        env: Mapping[str, str] | None = None,
-        limit_memory: bool = True,
-        file_bytes: int = FILE_BYTES,
+        self, mode: Mode, role: Role, *, key: str | None = None, data_bytes: int = DATA_BYTES
     ) -> CandidateProcess:
         folder = self._homes.folder(mode)
-        cached = COMMON if trusted else key
-        cache = self._homes.cache(cached) if cached else folder
+        cache = self._homes.cache(key) if key else folder
         output = _new_file(folder / "output.txt")
         ours, theirs = socket.socketpair()
         try:
             request = {
                 "op": "fork",
+                "role": role,
                 "folder": str(folder),
                 "output": str(folder / "output.txt"),
                 "env": {
                     "TMPDIR": str(folder),
                     "TRITON_CACHE_DIR": str(cache),
-                    **({} if trusted else {"HOME": str(folder)}),
-                    **(env or {}),
+                    "HOME": str(folder),
+                    "CUDA_VISIBLE_DEVICES": "",  # no candidate's Python ever has a GPU
                 },
-                "walls": None if trusted else self._plan(folder, key),
-                "data_bytes": DATA_BYTES if limit_memory else None,
-                "file_bytes": file_bytes,
+                "walls": self._plan(folder, key),
+                "data_bytes": data_bytes,
+                "file_bytes": FILE_BYTES,
             }
             generation = self._generation
             pid = self._ask(mode, request, theirs.fileno())["pid"]
@@ -282,8 +237,6 @@ class ForkServers:
         self._closed = True
         with self._start_lock:
             self._stop()
-            if self._bare is not None:
-                self._bare.close()
 
 
 class CandidateProcess:
@@ -303,10 +256,9 @@ class CandidateProcess:
         self._mode: Mode = mode
         self._generation = generation
         self._pid = pid
-        self._link: socket.socket | None = link
+        self._conversation: Conversation | None = Conversation(link, self._how_it_died)
         self._folder = folder
         self._output = output
-        self._handed_over: set[int] = set()
         self.output = ""
 
     def __enter__(self) -> CandidateProcess:
@@ -316,43 +268,13 @@ class CandidateProcess:
         self.end()
 
     def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
-        """One request. Raises CandidateError, ProcessDied or DeadlineMissed."""
-        assert self._link is not None
-        deadline = time.monotonic() + timeout_s
+        """One request. Raises ToldError, ProcessDied or DeadlineMissed."""
+        assert self._conversation is not None
         try:
-            for places in self._not_handed_over(arguments.get("storages", [])):
-                fds = [place["fd"] for place in places]
-                protocol.send(self._link, {"op": "map", "places": places}, fds)
-                answer = protocol.receive(self._link, deadline)
-                if "error" in answer:
-                    break
-                self._handed_over.update(place["id"] for place in places)
-            else:
-                protocol.send(self._link, {"op": op, **arguments})
-                answer = protocol.receive(self._link, deadline)
-        except TimeoutError as error:
-            raise DeadlineMissed(f"no answer within {timeout_s:g} s") from error
-        except Gone as error:
-            raise ProcessDied(self._how_it_died(str(error))) from error
-        if "error" in answer:
-            details = answer["error"]
-            if not isinstance(details, dict):
-                raise ProcessDied("it answered what is no answer")
-            details["message"] = self.clean(str(details.get("message", "")))
-            raise CandidateError(details)
-        return answer
-
-    def _not_handed_over(self, places: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-        """Memory with a descriptor that this process does not have yet, by the messageful."""
-        new = {
-            place["id"]: place
-            for place in places
-            if "fd" in place and place["id"] not in self._handed_over
-        }
-        remaining = list(new.values())
-        while remaining:
-            yield remaining[: protocol.MAX_DESCRIPTORS]
-            remaining = remaining[protocol.MAX_DESCRIPTORS :]
+            return self._conversation.ask(op, timeout_s, **arguments)
+        except ToldError as error:
+            message = self.clean(str(error.details.get("message", "")))
+            raise ToldError({**error.details, "message": message}) from error
 
     def _how_it_died(self, gone: str) -> str:
         status = self.end()
@@ -375,10 +297,10 @@ class CandidateProcess:
 
     def end(self) -> int | None:
         """End the process and its group, keep the tail of what it printed, remove its folder."""
-        if self._link is None:
+        if self._conversation is None:
             return None
-        self._link.close()
-        self._link = None
+        self._conversation.close()
+        self._conversation = None
         status = self._servers.end(self._mode, self._generation, self._pid)
         # Cleaned before it is cut, so that what is kept depends on no folder's name.
         self.output = self.clean(_tail(self._output, 2 * OUTPUT_TAIL))[-OUTPUT_TAIL:]

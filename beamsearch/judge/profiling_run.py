@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.inputs import derive_seed
 from beamsearch.judge.processes import scrubbed_environment
 from beamsearch.judge.reference import problem_message
-from beamsearch.judge.sources import triton_kernels
 from beamsearch.problem import Problem
 from profiling.profile import Profile
 
@@ -25,26 +25,21 @@ PROFILE_S = 180.0
 """Seconds a profile may take: a slow kernel is replayed some forty times."""
 PUBLIC_SEED = 0
 """Profiled inputs are nobody's secret: no verdict rests on them."""
-CONFIGS = "configs.json"
-"""Beside a call: what each autotuner chose, by the name of its kernel."""
 STANDING_BY = 2
 """Processes with everything imported that wait for a kernel to profile: as many as the parents of a
 round's beam, whose profiles are wanted at once. They use no GPU."""
 
 
-def write_call(
-    spec: Path, problem: Problem, kernel: str, device: int, scratch: Path, use: str
-) -> None:
+def write_call(spec: Path, problem: Problem, form: Form, device: int, use: str) -> None:
     """What `beamsearch.judge.call` is to call; `use` names its inputs' seed."""
-    cache = scratch / "triton-cache" / Path(kernel).parent.name  # the source's own
     spec.write_text(
         json.dumps(
             {
                 "problem": problem_message(problem),
-                "kernel": kernel,
+                "plan": form.plan.model_dump(mode="json"),
+                "binaries": [b.model_dump(mode="json") for b in form.compiled.binaries],
                 "device": device,
                 "seed": derive_seed(PUBLIC_SEED, problem, use),
-                "env": {"TRITON_CACHE_DIR": str(cache)},
             }
         )
     )
@@ -71,18 +66,18 @@ class Profilers:
         self._waiting: list[Begun] = []
         self._wanted = 0
 
-    def profile(self, source_file: str, source: str) -> Profile:
+    def profile(self, source_file: str, form: Form) -> Profile:
         """The profile of one bound call. Raises ProfilingError."""
         spec = Path(source_file).parent / "call.json"
-        write_call(spec, self._problem, source_file, self._device, self._scratch, "profile")
+        write_call(spec, self._problem, form, self._device, "profile")
         with closing(self._take()) as begun:
             profile = begun.profile(
                 PROFILE_S,
                 message=str(spec),
-                kernels=triton_kernels(source),
+                kernels={kernel.name for kernel in form.plan.kernels},
                 keep_report=spec.with_name("profile.ncu-rep"),  # taken from there by who wants it
             )
-        chosen = json.loads(spec.with_name(CONFIGS).read_text())
+        chosen = {form.plan.kernels[s.kernel].name: s.config for s in form.plan.launches}
         launches = [
             launch.model_copy(update={"config": chosen.get(launch.name)})
             for launch in profile.launches

@@ -5,14 +5,14 @@ Only what makes a result wrong on the problem's own inputs rejects; the rest is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, get_args
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.compare import compare
-from beamsearch.judge.inputs import InputSet, InputSets, Layout
-from beamsearch.judge.processes import CandidateProcess
-from beamsearch.judge.verify import Log, Rejected, bind, call_once, run_sets
+from beamsearch.judge.inputs import InputSet, InputSets, Layout, meta_arguments
+from beamsearch.judge.verify import Callee, Log, Rejected, bind, call_once, run_sets
 from beamsearch.records.verdict import Outcome, Reach, Stage
 
 if TYPE_CHECKING:
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 RUNS = 3
 """Calls on the same inputs."""
 
-Opener = Callable[[], CandidateProcess]
+Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Callee]]
+"""Has the kernel ready for a call with such arguments, as `meta_arguments` gives them."""
 
 
 def check_determinism(
-    process: CandidateProcess, sets: InputSets, inputs: InputSet, log: Log, timeout_s: float
+    process: Callee, sets: InputSets, inputs: InputSet, log: Log, timeout_s: float
 ) -> None:
     """The same inputs three times. Raises Rejected where a run is wrong or far from the first.
 
@@ -72,18 +73,10 @@ def as_bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(by_size[tensor.element_size()])
 
 
-def try_other_shapes(
-    process: CandidateProcess,
-    again: Opener,
-    shapes: Sequence[tuple[str, InputSets]],
-    log: Log,
-    timeout_s: float,
-) -> CandidateProcess:
-    """The kernel at shapes it was not made for: sets the verdict's reach, never rejects.
-
-    Returns the process, which is another one where the kernel took the first with it: `again`
-    opens it, with the kernel loaded.
-    """
+def tell_other_shapes(
+    opened: Opener, shapes: Sequence[tuple[str, InputSets]], log: Log, timeout_s: float
+) -> None:
+    """The kernel at shapes it was not made for: sets the verdict's reach, never rejects."""
     if log.reach is None:
         log.reach = Reach.GENERAL
     for label, sets in shapes:
@@ -94,50 +87,33 @@ def try_other_shapes(
             continue
         told = Log()
         try:
-            run_sets(process, sets, chosen, Stage.OTHER_SHAPES, told, timeout_s)
+            with opened(meta_arguments(sets.problem)) as callee:
+                run_sets(callee, sets, chosen, Stage.OTHER_SHAPES, told, timeout_s)
             log.reported(Stage.OTHER_SHAPES, label, True, told.checks[-1].message)
         except Rejected as rejection:
             if rejection.outcome is Outcome.TIMEOUT:  # slow there, or for ever: who knows
                 log.reported(Stage.OTHER_SHAPES, label, False, rejection.reason)
             else:
                 log.specialised(Stage.OTHER_SHAPES, label, rejection.reason)
-            process = alive(process, rejection, again)
-    return process
 
 
-def try_layouts(
-    process: CandidateProcess,
-    again: Opener,
-    sets: InputSets,
-    log: Log,
-    timeout_s: float,
-) -> CandidateProcess:
-    """The kernel on inputs that are not contiguous, or not aligned: told, never rejected.
-
-    Returns the process, as `try_other_shapes` does.
-    """
+def tell_layouts(opened: Opener, sets: InputSets, log: Log, timeout_s: float) -> None:
+    """The kernel on inputs that are not contiguous, or not aligned: told, never rejected."""
     try:
         inputs = sets.draw(1)[0]
     except ProblemError as error:
         log.not_checked.append(f"other layouts: {error}")
-        return process
+        return
     label = {"strided": "inputs that are not contiguous", "misaligned": "misaligned inputs"}
     for layout in get_args(Layout):
         try:
-            with sets.handout(inputs, layout) as handout:
+            with (
+                opened(meta_arguments(sets.problem, layout)) as callee,
+                sets.handout(inputs, layout) as handout,
+            ):
                 name = f"{layout} {inputs.label}"
-                bind(process, name, handout, timeout_s)
-                call_once(process, sets, inputs, handout, Stage.LAYOUT, timeout_s, name)
+                bind(callee, name, handout, timeout_s)
+                call_once(callee, sets, inputs, handout, Stage.LAYOUT, timeout_s, name)
             log.reported(Stage.LAYOUT, label[layout], True, "right")
         except Rejected as rejection:
             log.reported(Stage.LAYOUT, label[layout], False, rejection.reason)
-            process = alive(process, rejection, again)
-    return process
-
-
-def alive(process: CandidateProcess, rejection: Rejected, again: Opener) -> CandidateProcess:
-    """The process where it is still good after a rejection, else a fresh one."""
-    if rejection.raised or rejection.outcome is Outcome.WRONG:
-        return process
-    process.end()
-    return again()

@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.processes import scrubbed_environment
 from beamsearch.judge.profiling_run import write_call
 from beamsearch.judge.verify import Log, Rejected
@@ -40,9 +41,9 @@ def find_sanitizer(root: Path = Path("/")) -> Path | None:
 
 
 def check_memory(
-    problems: list[tuple[str, Problem]], source_file: str, device: int, scratch: Path, log: Log
+    calls: list[tuple[str, Problem, Form]], device: int, scratch: Path, log: Log
 ) -> None:
-    """Run the kernel at each problem's shapes under the sanitizer. Needs the lane.
+    """Run a plan at each problem's shapes under the sanitizer. Needs the lane.
 
     Raises Rejected where it accesses memory outside its tensors. What keeps the sanitizer from
     telling is noted as not checked: it may be no fault of the kernel.
@@ -53,8 +54,8 @@ def check_memory(
             "memory safety: compute-sanitizer is not installed (it comes with the CUDA toolkit)"
         )
         return
-    for label, problem in problems:
-        report = run_sanitizer(program, problem, source_file, device, scratch)
+    for label, problem, form in calls:
+        report = run_sanitizer(program, problem, form, device, scratch)
         error = first_error(report)
         if error:
             reason = f"at {label} the kernel leaves its tensors: {error}"
@@ -66,15 +67,13 @@ def check_memory(
             log.not_checked.append(f"memory safety at {label}: compute-sanitizer says: {last[0]}")
 
 
-def run_sanitizer(
-    program: Path, problem: Problem, source_file: str, device: int, scratch: Path
-) -> str:
+def run_sanitizer(program: Path, problem: Problem, form: Form, device: int, scratch: Path) -> str:
     """The sanitizer's report of one bound call on public inputs."""
     folder = scratch / "sanitizer"
     folder.mkdir(parents=True, exist_ok=True)
     spec, report = folder / "call.json", folder / "report.txt"
     report.unlink(missing_ok=True)
-    write_call(spec, problem, source_file, device, scratch, "sanitizer")
+    write_call(spec, problem, form, device, "sanitizer")
     command = [
         *(str(program), "--tool", "memcheck", "--report-api-errors", "no"),
         *("--print-limit", str(SHOWN), "--log-file", str(report)),

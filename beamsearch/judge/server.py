@@ -30,7 +30,10 @@ PR_SET_CHILD_SUBREAPER = 36
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
 PRELOADED = ("torch", "numpy")
 PRELOADED_PER_MODE = ("triton", "triton.language", "beamsearch.judge.harness")
-PRELOADED_NORMAL = ("triton.compiler.code_generator", "profiling.static")
+PRELOADED_NORMAL = (
+    *("triton.compiler.code_generator", "triton.backends.nvidia.compiler", "profiling.disassembly"),
+    *("beamsearch.judge.capture.process", "beamsearch.judge.capture.compiling"),
+)
 PRELOADED_INTERPRETER = ("profiling.access",)
 
 
@@ -100,8 +103,6 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
 
 def _fork(request: dict[str, Any]) -> tuple[int, str]:
     """A child, and why it shares this process's namespace of processes where it does."""
-    if request["walls"] is None:
-        return os.fork(), "not wanted"
     if walls.PROCESSES in request["walls"]["standing"]:
         return os.fork(), ""
     return walls.fork_apart(request["walls"]["without"])
@@ -136,23 +137,19 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
         _die_with_parent()
         _redirect(request["output"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
-        if request["data_bytes"] is not None:
-            limit = _data_bytes() + request["data_bytes"]
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        limit = _data_bytes() + request["data_bytes"]
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
         # Where memory runs out, the candidate is what goes.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
-        if request["walls"] is not None:
-            walls.build(_plan(request["walls"]), apart)
-            _die_with_parent()  # a change of user forgets it
+        walls.build(_plan(request["walls"]), apart)
+        _die_with_parent()  # a change of user forgets it
         os.chdir(request["folder"])
         os.environ.update(request["env"])
         import tempfile
 
-        from beamsearch.judge import harness
-
         tempfile.tempdir = None
-        harness.serve(link)
+        _serve_as(request["role"], link)
     except Exception:  # noqa: BLE001 - shown with what the candidate printed; the process ends
         import traceback
 
@@ -162,6 +159,18 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
             with suppress(Exception):
                 stream.flush()
         os._exit(0)
+
+
+def _serve_as(role: str, link: socket.socket) -> None:
+    """Be what the judge asked for, until it hangs up."""
+    if role == "interpreting":
+        from beamsearch.judge import harness
+
+        harness.serve(link)
+        return
+    from beamsearch.judge.capture import process
+
+    process.serve(link, role)
 
 
 def _redirect(path: str) -> None:

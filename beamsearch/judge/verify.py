@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from beamsearch.errors import KernelError
 from beamsearch.judge.compare import compare
+from beamsearch.judge.conversation import DeadlineMissed, ProcessDied, ToldError
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.oracle import Expected
-from beamsearch.judge.policy import disallowed, doubts, works_elsewhere
+from beamsearch.judge.policy import disallowed, doubts
 from beamsearch.judge.precision import lower_precision
-from beamsearch.judge.processes import (
-    CandidateError,
-    CandidateProcess,
-    DeadlineMissed,
-    ProcessDied,
-)
 from beamsearch.kernel import check_source
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
-from profiling.profile import Profile
 
 Answer = TypeVar("Answer")
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -50,6 +44,14 @@ COMPILE_ERRORS = {
     "OutOfResources",
     "PTXASError",
 }
+
+
+class Callee(Protocol):
+    """What calls a candidate: its process in the interpreter, or the runner with its plan."""
+
+    def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
+        """One request. Raises ToldError, ProcessDied or DeadlineMissed."""
+        ...
 
 
 class Rejected(Exception):
@@ -147,11 +149,11 @@ def guarded(stage: Stage, what: str, action: Callable[[], Answer]) -> Answer:
         raise Rejected(Outcome.TIMEOUT, stage, reason) from error
     except ProcessDied as error:
         raise Rejected(Outcome.CRASHED, stage, f"{what}: {error}") from error
-    except CandidateError as error:
+    except ToldError as error:
         raise rejection_of(stage, what, error) from error
 
 
-def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
+def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
     """What an exception in a candidate's process means."""
     details = error.details
     if details.get("binding"):
@@ -161,6 +163,8 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
     at = f" at line {details['line']} (`{details.get('text', '')}`)" if details.get("line") else ""
     if kind == "Patched":
         return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}")
+    if kind == "Refused":
+        return Rejected(Outcome.DISALLOWED, stage, message, raised=True)
     if kind in COMPILE_ERRORS:
         reason = f"does not compile{at}: {message}"
         return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, reason, raised=True)
@@ -177,7 +181,7 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
 
 def crash_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejected:
     """An exception while the kernel ran: of its own, or because the GPU or its memory gave up."""
-    if "CUDA error" in message or kind == "AcceleratorError":
+    if "CUDA error" in message or kind in ("CudaError", "AcceleratorError"):
         first = message.splitlines()[0]
         reason = f"{what}: {first}{at}; the kernel probably reads or writes outside its tensors"
         return Rejected(Outcome.CRASHED, stage, reason)
@@ -194,30 +198,9 @@ def one_line(text: str, limit: int = 600) -> str:
     return text if len(text) <= limit else f"{text[: limit // 3]} … {text[-2 * limit // 3 :]}"
 
 
-def load(process: CandidateProcess, source_file: str) -> None:
+def load(process: Callee, source_file: str) -> None:
     """Import the kernel in its process."""
     guarded(Stage.LOAD, "import", lambda: process.ask("load", LOAD_S, source=source_file))
-
-
-def compile_call(
-    process: CandidateProcess, arguments: dict[str, Any], gpu: dict[str, Any], log: Log
-) -> Profile:
-    """Compile the call at its true shapes without a GPU."""
-    what = "compiling for the true shapes"
-    answer = guarded(
-        Stage.COMPILE,
-        what,
-        lambda: process.ask("compile", COMPILE_S, arguments=arguments, gpu=gpu),
-    )
-    profile = parsed(Profile, answer.get("profile"), Stage.COMPILE)
-    log.code_fingerprint = profile.fingerprint and profile.fingerprint[:16]
-    log.launched = sorted({launch.name for launch in profile.launches})
-    reason = works_elsewhere(profile)
-    if reason:
-        raise Rejected(Outcome.DISALLOWED, Stage.COMPILE, f"{what}: {reason}")
-    launches = len(profile.launches)
-    log.passed(Stage.COMPILE, "true shapes", f"{launches} launch{'es' * (launches != 1)}")
-    return profile
 
 
 def unseen(seen: Mapping[str, str], log: Log) -> None:
@@ -236,7 +219,7 @@ def parsed(model: type[Parsed], told: object, stage: Stage) -> Parsed:
         raise Rejected(Outcome.CRASHED, stage, reason) from error
 
 
-def bind(process: CandidateProcess, name: str, handout: Handout, timeout_s: float) -> None:
+def bind(process: Callee, name: str, handout: Handout, timeout_s: float) -> None:
     """Bind an input set under its name."""
     guarded(
         Stage.LOAD,
@@ -248,7 +231,7 @@ def bind(process: CandidateProcess, name: str, handout: Handout, timeout_s: floa
 
 
 def run_sets(
-    process: CandidateProcess,
+    process: Callee,
     sets: InputSets,
     chosen: Sequence[InputSet],
     stage: Stage,
@@ -267,7 +250,7 @@ def run_sets(
 
 
 def call_once(
-    process: CandidateProcess,
+    process: Callee,
     sets: InputSets,
     inputs: InputSet,
     handout: Handout,
@@ -305,6 +288,8 @@ def check_result(
     def wrong(reason: str) -> Rejected:
         return Rejected(Outcome.WRONG, stage, f"{where}: {reason}")
 
+    if guards := answer.get("guards"):
+        raise wrong(f"the kernel writes outside its tensors: around {', '.join(guards[:3])}")
     if inputs.modified(handout):
         sets.repair(inputs)
         raise wrong(CHANGED_INPUTS)

@@ -50,9 +50,8 @@ class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns"))
 
 
-def bubblewrap(scratch: Path, hidden: list[str], trusted: Path) -> list[str]:
-    """The command that puts the fork server behind walls, or nothing. What lies in `trusted`, a
-    folder in the scratch folder, can only be read behind them.
+def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
+    """The command that puts the fork server behind walls, or nothing.
 
     Where the judge is not root, and bubblewrap is installed and works. As root, each candidate's
     process builds walls of its own, which keep it from other candidates too.
@@ -66,7 +65,6 @@ def bubblewrap(scratch: Path, hidden: list[str], trusted: Path) -> list[str]:
     command = [
         *(program, "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"),
         *("--tmpfs", SHM, *empty, "--bind", str(scratch), str(scratch)),
-        *("--ro-bind", str(trusted), str(trusted)),
         *("--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-pid", "--"),
     ]
     try:

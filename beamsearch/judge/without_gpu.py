@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Judgement, Subject, Sweep
 from beamsearch.executor.usage import Usage
+from beamsearch.judge.capture.ahead import Captures
 from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import CandidateProcess, ForkServers
-from beamsearch.judge.robustness import try_layouts, try_other_shapes
+from beamsearch.judge.robustness import tell_layouts, tell_other_shapes
 from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verify import (
@@ -24,7 +26,6 @@ from beamsearch.judge.verify import (
     Log,
     Rejected,
     check_policy,
-    compile_call,
     guarded,
     load,
     parsed,
@@ -74,7 +75,8 @@ class ModellingJudge:
         self._slots = threading.BoundedSemaphore(slots)
         self._lock = threading.Lock()
         self._sets: InputSets | None = None
-        self._arguments: dict[str, Any] | None = None
+        self._arguments = meta_arguments(problem)
+        self._captures = Captures(servers, gpu, self._arguments, None, self._usage)
         self._profiles: dict[str, Profile] = {}
 
     def judge(
@@ -161,27 +163,20 @@ class ModellingJudge:
         Raises Rejected."""
         check_policy(source, log)
         path = write_source(self._scratch, source)
-        arguments, gpu = self._true_arguments(), self._gpu.model_dump(mode="json")
-        with (
-            self._usage.waiting("compilation"),
-            self._servers.fork("normal", key=source_key(source)) as process,
-        ):
-            try:
-                load(process, path)
-                log.passed(Stage.LOAD, "import")
-                profile = compile_call(process, arguments, gpu, log)
-                unseen(seen, log)
-            finally:
-                process.end()
-                log.output.append(process.output)
-        with self._servers.fork("interpreter", key=source_key(source)) as process:
+        captured = self._captures.result(path, source_key(source))
+        captured.tell(log)
+        unseen(seen, log)
+        # Of an autotuned kernel's configurations none can be chosen by time here.
+        profile = captured.forms[0].compiled.profile
+        gpu = self._gpu.model_dump(mode="json")
+        with self._servers.fork("interpreting", key=source_key(source)) as process:
             try:
                 load(process, path)
                 check(process)
                 traced = guarded(
                     Stage.COMPILE,
                     "following its memory accesses",
-                    lambda: process.ask("trace", COMPILE_S, arguments=arguments, gpu=gpu),
+                    lambda: process.ask("trace", COMPILE_S, arguments=self._arguments, gpu=gpu),
                 )
             finally:
                 process.end()
@@ -209,22 +204,19 @@ class ModellingJudge:
     def _try_elsewhere(self, path: str, log: Log) -> None:
         """Shapes and layouts that are only told."""
 
-        def opened() -> CandidateProcess:
-            process = self._servers.fork("interpreter", key=Path(path).parent.name)
-            load(process, path)
-            return process
+        @contextmanager
+        def opened(arguments: Mapping[str, Any]) -> Iterator[CandidateProcess]:
+            with self._servers.fork("interpreting", key=Path(path).parent.name) as process:
+                load(process, path)
+                yield process
 
         memory = SharedMemory("cpu")
         shapes = [
             (label, InputSets(problem, "cpu", memory, self._seed))
             for label, problem in other_shapes(self._problem)
         ]
-        process = opened()
-        try:
-            process = try_other_shapes(process, opened, shapes, log, INTERPRET_S)
-            process = try_layouts(process, opened, self._smoke_sets(), log, INTERPRET_S)
-        finally:
-            process.end()
+        tell_other_shapes(opened, shapes, log, INTERPRET_S)
+        tell_layouts(opened, self._smoke_sets(), log, INTERPRET_S)
 
     def _smoke_sets(self) -> InputSets:
         with self._lock:
@@ -233,11 +225,9 @@ class ModellingJudge:
                 self._sets = InputSets(shrink(self._problem), "cpu", memory, self._seed)
             return self._sets
 
-    def _true_arguments(self) -> dict[str, Any]:
-        with self._lock:
-            if self._arguments is None:
-                self._arguments = meta_arguments(self._problem)
-            return self._arguments
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._captures.close()
 
 
 def model_time(profile: Profile, trace: object, gpu: Gpu) -> Profile:

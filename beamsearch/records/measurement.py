@@ -27,6 +27,10 @@ class Measurement(Record):
     visit: str | None = None
     """One stay on one GPU; times of two visits are compared only by their ratio to an anchor."""
 
+    graph: bool | None = None
+    """Whether the call was timed as a CUDA graph, so that the host has no part in it."""
+    plain_ms: float | None = None
+    """Median of the same call without a graph."""
     clock_start_mhz: int | None = None
     """SM clock before the first timed call."""
     clock_end_mhz: int | None = None

@@ -226,23 +226,26 @@ class Plan(Record):
         if constants > MOST_CONSTANT_BYTES:
             raise ValueError(f"{constants} bytes of constants; {MOST_CONSTANT_BYTES} are allowed")
         for number, buffer in enumerate(self.buffers):
-            if (buffer.role == "given") != (buffer.given is not None):
-                raise ValueError(f"buffer {number} is {buffer.role} and names {buffer.given}")
-            if buffer.data is not None and len(buffer.data) != buffer.bytes:
-                raise ValueError(f"buffer {number} has other bytes than its data")
-            if buffer.role == "constant" and buffer.data is None:
-                raise ValueError(f"buffer {number} is a constant without data")
-            for fill in buffer.fills:
-                if buffer.role != "kept" or fill.target.buffer != number:
-                    raise ValueError(f"buffer {number} fills what is not its own")
-        for view in [*self.results, *(v for b in self.buffers for f in b.fills for v in [f.target])]:
-            self._check_view(view)
-        for step in self.steps:
-            self._check_step(step)
+            self._check_buffer(number, buffer)
         for view in self.results:
+            self._check_view(view)
             if self.buffers[view.buffer].role in ("kept", "constant"):
                 raise ValueError("a result lies in memory that is kept between calls")
+        for step in self.steps:
+            self._check_step(step)
         return self
+
+    def _check_buffer(self, number: int, buffer: Buffer) -> None:
+        if (buffer.role == "given") != (buffer.given is not None):
+            raise ValueError(f"buffer {number} is {buffer.role} and names {buffer.given}")
+        if buffer.data is not None and len(buffer.data) != buffer.bytes:
+            raise ValueError(f"buffer {number} has other bytes than its data")
+        if buffer.role == "constant" and buffer.data is None:
+            raise ValueError(f"buffer {number} is a constant without data")
+        for fill in buffer.fills:
+            if buffer.role != "kept" or fill.target.buffer != number:
+                raise ValueError(f"buffer {number} fills what is not its own")
+            self._check_view(fill.target)
 
     def _check_step(self, step: Fill | Copy | Operation | Launch) -> None:
         if isinstance(step, Launch):
@@ -302,7 +305,7 @@ class Binary(Record):
     dependent: bool = False
     """Launched with programmatic stream serialisation (`launch_pdl`)."""
     scratch_bytes: int = 0
-    """Global scratch of a block (times the blocks of a cluster), for descriptors made on the GPU."""
+    """Global scratch of a block, for descriptors made on the GPU."""
     scratch_align: int = 1
     profile_bytes: int = 0
     """Scratch of a block for instrumentation; 0 for everything that is allowed here."""

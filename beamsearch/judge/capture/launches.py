@@ -1,4 +1,4 @@
-"""Triton with a recorder in the place of its launcher: kernels get as far as their IR, none runs."""
+"""Triton with a recorder in its launcher's place: kernels get as far as their IR, none runs."""
 
 from __future__ import annotations
 
@@ -223,8 +223,7 @@ class _Launcher:
         values = rest[6:]  # stream, function, metadata twice, hooks twice
         flat = _flat([kind for _, kind in self._signature], list(values))
         named = {
-            name: _in_words(value)
-            for (name, _), value in zip(self._signature, values, strict=True)
+            name: _in_words(value) for (name, _), value in zip(self._signature, values, strict=True)
         }
         launch = LaunchArguments(
             kernel=self._kernel,

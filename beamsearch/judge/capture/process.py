@@ -8,42 +8,71 @@ run elsewhere.
 from __future__ import annotations
 
 import gc
+import socket
 from typing import Any
 
 import torch
 
+from beamsearch.judge import serving
 from beamsearch.judge.capture.launches import Tuning, install, install_torch
 from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
-from beamsearch.judge.harness import load_kernel
-from beamsearch.kernel import CallArguments, bind
+from beamsearch.judge.harness import describe_error, load_kernel
+from beamsearch.kernel import CallArguments, bind, bound_by_position
+from beamsearch.records.plan import Plan
 from profiling.gpus import Gpu
 
 
-class Capturer:
-    """One candidate's process."""
+def serve(link: socket.socket, role: str) -> None:
+    """Capture a candidate, or compile plans where there never was one."""
+    worker = Capturer() if role == "capturing" else Compiler()
+    serving.serve(link, worker, lambda error: describe_error(error, worker.source))
+
+
+class Compiler:
+    """A process of ours that compiles plans."""
 
     def __init__(self) -> None:
         self.source: str | None = None
+        self.descriptors: list[int] = []
+
+    def do_compile(self, plan: dict[str, Any], gpu: dict[str, Any]) -> dict[str, Any]:
+        """A plan's machine code and its profile."""
+        from beamsearch.judge.capture.compiling import compile_plan
+
+        compiled = compile_plan(Plan.model_validate(plan), Gpu.model_validate(gpu))
+        return compiled.model_dump(mode="json")
+
+
+class Capturer:
+    """A process with candidates: one kernel, or forms of one."""
+
+    def __init__(self) -> None:
+        self.source: str | None = None
+        self.descriptors: list[int] = []
         self._module: Any = None
         self._recorder = Recorder()
         self._tuning = Tuning()
         self._capability = 0
 
     def do_load(self, source: str, gpu: dict[str, Any]) -> dict[str, Any]:
-        """Import a kernel file, for a GPU."""
+        """Import a kernel file, for a GPU: the same one for each file."""
         target = Gpu.model_validate(gpu)
-        self.source = self._recorder.source_file = source
-        self._capability = target.capability
-        torch.set_num_threads(1)
-        install_torch(self._recorder, target)
-        install(self._recorder, self._tuning, target)
+        self.source = source
+        if not self._capability:
+            self._capability = target.capability
+            torch.set_num_threads(1)
+            install_torch(self._recorder, target)
+            install(self._recorder, self._tuning, target)
+        self._recorder.restart(source)
+        self._tuning.met.clear()
         with HostTensors(), self._recorder:
             self._module = load_kernel(source)
         return {}
 
     def do_capture(self, arguments: dict[str, Any], pins: dict[str, str]) -> dict[str, Any]:
-        """One call: its plan, and the configurations of every autotuner met so far.
+        """One call: its plan, the configurations of every autotuner met so far, and which of the
+        kernel's parameters were bound by position.
 
         `pins`: function -> the configuration to choose. `arguments` as `encode_arguments` gives
         them for `meta` tensors.
@@ -51,11 +80,16 @@ class Capturer:
         self._tuning.pins = pins
         recorder = self._recorder
         recorder.begin()
+        given = self._arguments(arguments)
         with torch.no_grad(), HostTensors(), recorder:
-            result = bind(self._module, self._arguments(arguments))()
+            result = bind(self._module, given)()
         gc.collect()
         plan = plan_of(recorder, result, self._capability)
-        return {"plan": plan.model_dump(mode="json"), "configs": self._tuning.met}
+        return {
+            "plan": plan.model_dump(mode="json"),
+            "configs": self._tuning.met,
+            "by_position": bound_by_position(self._module, given),
+        }
 
     def _arguments(self, message: dict[str, Any]) -> CallArguments:
         """The call's arguments as stand-ins at new addresses."""

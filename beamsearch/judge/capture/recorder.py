@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,13 +69,17 @@ class Touched:
 class Recorder(TorchDispatchMode):
     """Notes every operation on stand-ins, and carries none out."""
 
-    def __init__(self, source_file: str = "") -> None:
+    def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.memories = Memories(now=self.now)
+        self.restart("")
+
+    def restart(self, source_file: str) -> None:
+        """Forget what was noted; another kernel file comes."""
         self.source_file = source_file
         self.call = 0
         self.steps: list[Noted] = []
         """Of all calls, in order."""
-        self.memories = Memories(now=self.now)
         self._begun = 0
 
     @classmethod
@@ -183,9 +187,7 @@ class Recorder(TorchDispatchMode):
     def constant(self, value: torch.Tensor) -> StandIn:
         """A tensor of the host on the GPU: its values are known, whatever the inputs are."""
         value = value.detach()
-        meta = torch.empty_strided(
-            value.size(), value.stride(), dtype=value.dtype, device="meta"
-        )
+        meta = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
         made = self.memories.wrap(meta, role="constant")
         flat = torch.empty(made.memory.bytes, dtype=torch.uint8)
         placed = flat.view(value.dtype) if flat.numel() else value.reshape(-1)
@@ -235,5 +237,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and not isinstance(value, StandIn) and value.dim() == 0:
         return value.item()
     return value
-
-

@@ -66,9 +66,7 @@ class StandIn(torch.Tensor):
         return f"tensor(…, size={tuple(self.shape)}, dtype={self.dtype}, device='cuda:0')"
 
     @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # These ask C++ for the device's guard, which only a build for CUDA has.
         if func is torch.Tensor.__getitem__:
             return _index(*args)
@@ -81,15 +79,14 @@ class StandIn(torch.Tensor):
         return super().__torch_function__(func, types, args, kwargs or {})
 
     @classmethod
-    def __torch_dispatch__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise RuntimeError(f"{func} on a stand-in outside a capture")
 
 
 def _index(tensor: StandIn, index: Any) -> Any:
     if _holds_tensor(index):
-        return torch.ops.aten.index.Tensor(tensor, list(index) if isinstance(index, tuple) else [index])
+        indices = list(index) if isinstance(index, tuple) else [index]
+        return torch.ops.aten.index.Tensor(tensor, indices)
     view = tensor.meta[index]
     return torch.ops.aten.as_strided.default(
         tensor, list(view.shape), list(view.stride()), view.storage_offset()
@@ -132,11 +129,9 @@ class Memories:
     now: Callable[[], tuple[int, int]] = lambda: (0, 0)
     """The call at hand, and how many steps it has."""
     _next: int = 0x7F0000000000
-    _draw: random.Random = field(default_factory=lambda: random.Random())
+    _draw: random.Random = field(default_factory=random.Random)
 
-    def wrap(
-        self, meta: torch.Tensor, role: Role = "made", given: int | None = None
-    ) -> StandIn:
+    def wrap(self, meta: torch.Tensor, role: Role = "made", given: int | None = None) -> StandIn:
         """A stand-in for a tensor on `meta`: on the memory that it is a view of, or on new."""
         storage = meta.untyped_storage()
         memory = self.known.get(storage._cdata)

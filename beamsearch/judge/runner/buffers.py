@@ -20,10 +20,10 @@ class Guarded:
     Raises torch.OutOfMemoryError where there is none.
     """
 
-    def __init__(self, size: int, device: str) -> None:
-        self.whole = torch.empty(size + 2 * GUARD_BYTES, dtype=torch.uint8, device=device)
-        self.data = self.whole[GUARD_BYTES : GUARD_BYTES + size]
-        self._guards = (self.whole[:GUARD_BYTES], self.whole[GUARD_BYTES + size :])
+    def __init__(self, size: int, device: str, guard: int) -> None:
+        self.whole = torch.empty(size + 2 * guard, dtype=torch.uint8, device=device)
+        self.data = self.whole[guard : guard + size]
+        self._guards = (self.whole[:guard], self.whole[guard + size :])
 
     def poison(self) -> None:
         """Make everything a guard."""
@@ -42,8 +42,10 @@ class Guarded:
 class PlanMemory:
     """A plan's buffers: the given ones as the judge handed them out, all others our own.
 
-    `scratch` is bytes of global scratch, by the step of their launch. Raises ValueError where a
-    given storage is smaller than the plan says, torch.OutOfMemoryError where memory is short.
+    `scratch` is bytes of global scratch, by the step of their launch; `guard` the bytes before and
+    behind each buffer, the given ones included (none under a sanitizer, which has eyes of its own).
+    Raises ValueError where a given storage is smaller than the plan says, torch.OutOfMemoryError
+    where memory is short.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class PlanMemory:
         given: Sequence[torch.UntypedStorage],
         scratch: Mapping[int, int],
         device: str,
+        guard: int = GUARD_BYTES,
     ) -> None:
         self._plan = plan
+        self._guard = guard
         self._device = device
         self._own: dict[int, Guarded] = {}
         self._storages: list[torch.UntypedStorage] = []
@@ -61,14 +65,14 @@ class PlanMemory:
         """What constants and kept buffers hold first, on the host."""
         for number, buffer in enumerate(plan.buffers):
             if buffer.given is None:
-                self._own[number] = Guarded(buffer.bytes, device)
+                self._own[number] = Guarded(buffer.bytes, device, guard)
                 self._storages.append(self._own[number].whole.untyped_storage())
             else:
-                self._storages.append(_given(given, buffer.given, buffer.bytes))
+                self._storages.append(_given(given, buffer.given, buffer.bytes + 2 * guard))
             if buffer.data:
                 held = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8)
                 self._held[number] = held
-        self._scratch = {step: Guarded(size, device) for step, size in scratch.items()}
+        self._scratch = {step: Guarded(size, device, guard) for step, size in scratch.items()}
         self._random = torch.Generator(device)
         self._random.manual_seed(secrets.randbits(63))
         self.refresh(fresh=True)
@@ -76,7 +80,7 @@ class PlanMemory:
     @property
     def addresses(self) -> list[int]:
         """Where the buffers' data begins."""
-        return [storage.data_ptr() + GUARD_BYTES for storage in self._storages]
+        return [storage.data_ptr() + self._guard for storage in self._storages]
 
     def scratch(self, step: int) -> int:
         """Where the global scratch of this step's launch begins; 0 where it has none."""
@@ -86,7 +90,7 @@ class PlanMemory:
     def tensor(self, view: View) -> torch.Tensor:
         """The tensor on its buffer."""
         empty = torch.empty(0, dtype=getattr(torch, view.dtype), device=self._device)
-        offset = GUARD_BYTES // view.item + view.offset
+        offset = self._guard // view.item + view.offset
         return empty.set_(self._storages[view.buffer], offset, view.size, view.stride)
 
     def refresh(self, fresh: bool) -> None:
@@ -119,7 +123,7 @@ class PlanMemory:
             **{f"buffer {n} ({self._plan.buffers[n].role})": m for n, m in self._own.items()},
             **{f"global scratch of step {n}": memory for n, memory in self._scratch.items()},
         }
-        if not named:
+        if not named or not self._guard:
             return []
         least = torch.stack([memory.least() for memory in named.values()]).tolist()
         broken = [name for name, byte in zip(named, least, strict=True) if byte != _GUARD]
@@ -133,6 +137,6 @@ class PlanMemory:
 def _given(given: Sequence[torch.UntypedStorage], index: int, size: int) -> torch.UntypedStorage:
     if index >= len(given):
         raise ValueError(f"the plan wants storage {index} of {len(given)}")
-    if given[index].nbytes() < size + 2 * GUARD_BYTES:
-        raise ValueError(f"storage {index} has no room for {size} bytes between its guards")
+    if given[index].nbytes() < size:
+        raise ValueError(f"storage {index} has no room for {size} bytes, guards included")
     return given[index]

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
+from beamsearch.judge.memory import GUARD_BYTES
 from beamsearch.judge.runner.buffers import PlanMemory
 from beamsearch.judge.runner.launching import Function, PreparedLaunch, blocks
 from beamsearch.judge.runner.operations import COMPUTE, prepare
@@ -37,6 +38,7 @@ class PlanProgram:
         functions: Sequence[Function],
         given: Sequence[torch.UntypedStorage],
         device: str,
+        guard: int = GUARD_BYTES,
     ) -> None:
         self._plan = plan
         self._functions = functions
@@ -45,7 +47,7 @@ class PlanProgram:
             for number, step in enumerate(plan.steps)
             if isinstance(step, Launch) and (size := self._scratch_bytes(step))
         }
-        self._memory = PlanMemory(plan, given, scratch, device)
+        self._memory = PlanMemory(plan, given, scratch, device, guard)
         self._has_launches = bool(plan.launches)
         self._steps = [self._prepare(number) for number in range(len(plan.steps))]
         self._computing = [

@@ -1,0 +1,288 @@
+"""Capture and compilation ahead of the GPU: on CPU cores, while somebody else has the lane."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from beamsearch.errors import Stopped
+from beamsearch.executor.usage import Usage
+from beamsearch.judge.capture.compiling import Compiled
+from beamsearch.judge.capture.plans import differs
+from beamsearch.judge.processes import CandidateProcess, ForkServers
+from beamsearch.judge.verify import COMPILE_S, LOAD_S, Log, Rejected, guarded, parsed
+from beamsearch.records.plan import Plan
+from beamsearch.records.verdict import Outcome, Stage
+
+if TYPE_CHECKING:
+    from profiling.gpus import Gpu
+
+CAPTURE_S = 60.0
+"""Seconds one capture may take: Triton's front end takes under one for a usual kernel."""
+MOST_CALLS = 4
+"""Captures of one call, two at least: how many is drawn for each kernel."""
+COMPILE_BYTES = 16 << 30
+"""Memory that a compilation may take; LLVM has needed gigabytes for unrolled kernels."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One plan of a kernel with its machine code. An autotuned kernel has one a configuration."""
+
+    plan: Plan
+    compiled: Compiled
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """Function -> the configuration that was chosen for it."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What came of one kernel, before any GPU."""
+
+    log: Log
+    forms: tuple[Form, ...] = ()
+    """At the true shapes, one of which is to be chosen by time."""
+    small: Form | None = None
+    """At shrunk shapes."""
+    small_rejection: Rejected | None = None
+    """Why there is none at shrunk shapes."""
+    rejection: Rejected | None = None
+
+    def tell(self, log: Log) -> None:
+        """Add what was seen to a verdict's log. Raises the rejection."""
+        log.checks += self.log.checks
+        log.not_checked += self.log.not_checked
+        log.output += self.log.output
+        log.code_fingerprint = self.log.code_fingerprint
+        log.launched = self.log.launched
+        if self.rejection is not None:
+            raise self.rejection
+
+
+class Captures:
+    """Captures and compiles each source once, on most cores. A core in four stays free: the runner
+    must not wait for one. Thread-safe."""
+
+    def __init__(
+        self,
+        servers: ForkServers,
+        gpu: Gpu,
+        arguments: Mapping[str, Any],
+        small: Mapping[str, Any] | None,
+        usage: Usage,
+    ) -> None:
+        """`arguments` of the call at the true shapes, and at shrunk ones."""
+        self._servers = servers
+        self._gpu = gpu.model_dump(mode="json")
+        self._arguments = arguments
+        self._small = small
+        self._usage = usage
+        self._lock = threading.Lock()
+        self._begun: dict[str, Future[Captured]] = {}
+        cores = max(1, (os.cpu_count() or 2) * 3 // 4)
+        self._pool = ThreadPoolExecutor(cores)
+        self._compilers = ThreadPoolExecutor(cores)
+
+    def begin(self, path: str, key: str) -> Future[Captured]:
+        """Start on a source file, or find it begun."""
+        with self._lock:
+            if key not in self._begun:
+                try:
+                    self._begun[key] = self._pool.submit(self._capture, path, key)
+                except RuntimeError as error:
+                    raise Stopped("the executor is closed") from error
+            return self._begun[key]
+
+    def result(self, path: str, key: str) -> Captured:
+        """What came of it. What a lost server raises is raised, and the next caller tries again."""
+        future = self.begin(path, key)
+        try:
+            return future.result()
+        except BaseException:
+            with self._lock:
+                if self._begun.get(key) is future:
+                    del self._begun[key]
+            raise
+
+    def at(
+        self, path: str, key: str, arguments: Mapping[str, Any], pins: Mapping[str, str]
+    ) -> Form:
+        """The kernel at other shapes, its autotuners pinned. Raises Rejected."""
+        log = Log()
+        with self._usage.waiting("compilation"), self._opened(path, key, log) as process:
+            plan = self._settled(process, arguments, pins)
+        return self.compiled(plan, pins)
+
+    def sweep(self, paths: Mapping[str, str], key: str) -> tuple[dict[str, Form], dict[str, str]]:
+        """Forms of one kernel, by name: captured in one process, compiled side by side; and why
+        others are none."""
+        plans: dict[str, Plan] = {}
+        failed: dict[str, str] = {}
+        with (
+            self._usage.waiting("compilation"),
+            self._servers.fork("capturing", key=key) as process,
+        ):
+            for name, path in paths.items():
+                try:
+                    self._load(process, path)
+                    plans[name] = self._settled(process, self._arguments, {})
+                except Rejected as rejection:
+                    failed[name] = rejection.reason
+                    if not rejection.raised:
+                        break  # its process went with it
+        missing = paths.keys() - plans.keys() - failed.keys()
+        failed |= dict.fromkeys(missing, "another form took the process with it")
+        forms: dict[str, Form] = {}
+        for name, future in self._side_by_side(plans).items():
+            try:
+                forms[name] = future.result()
+            except Rejected as rejection:
+                failed[name] = rejection.reason
+        return forms, failed
+
+    def _side_by_side(self, plans: Mapping[str, Plan]) -> dict[str, Future[Form]]:
+        return {
+            name: self._compilers.submit(self.compiled, plan, {}) for name, plan in plans.items()
+        }
+
+    def _opened(self, path: str, key: str, log: Log) -> _Opened:
+        return _Opened(self._servers.fork("capturing", key=key), self._load, path, log)
+
+    def _load(self, process: CandidateProcess, path: str) -> None:
+        guarded(
+            Stage.LOAD, "import", lambda: process.ask("load", LOAD_S, source=path, gpu=self._gpu)
+        )
+
+    def _capture(self, path: str, key: str) -> Captured:
+        log = Log()
+        small: Form | None = None
+        small_rejection: Rejected | None = None
+        try:
+            with self._usage.waiting("compilation"):
+                with self._opened(path, key, log) as process:
+                    log.passed(Stage.LOAD, "import")
+                    plans = self._true_plans(process, log)
+                    if self._small is not None:
+                        small, small_rejection = self._small_plan(process, plans[0][0])
+                forms = self._compiled_forms(plans)
+        except Rejected as rejection:
+            return Captured(log, rejection=rejection)
+        if len(forms) == 1:
+            profile = forms[0].compiled.profile
+            log.code_fingerprint = profile.fingerprint and profile.fingerprint[:16]
+        log.launched = sorted({kernel.name for kernel in forms[0].plan.kernels})
+        launches = len(forms[0].plan.launches)
+        log.passed(Stage.COMPILE, "true shapes", f"{launches} launch{'es' * (launches != 1)}")
+        return Captured(log, forms, small, small_rejection)
+
+    def _true_plans(
+        self, process: CandidateProcess, log: Log
+    ) -> list[tuple[Mapping[str, str], Plan]]:
+        """A plan for every configuration: of several autotuners one is varied at a time."""
+        first, answer = self._once(process, self._arguments, {})
+        if placed := answer.get("by_position"):
+            bound = ", ".join(f"{name} is {meant}" for name, meant in placed.items())
+            log.passed(Stage.LOAD, "binding", f"by position: {bound}")
+        configs = answer.get("configs") or {}
+        chosen = {name: found[0] for name, found in configs.items() if found}
+        pins = [chosen]
+        pins += [
+            {**chosen, name: config} for name, found in configs.items() for config in found[1:]
+        ]
+        if not first.launches:
+            raise Rejected(
+                Outcome.DISALLOWED, Stage.COMPILE, "no Triton kernel is launched by its call"
+            )
+        return [(pin, self._settled(process, self._arguments, pin)) for pin in pins]
+
+    def _small_plan(
+        self, process: CandidateProcess, pins: Mapping[str, str]
+    ) -> tuple[Form | None, Rejected | None]:
+        """At shrunk shapes, where a kernel may be unable to run."""
+        assert self._small is not None
+        try:
+            return self.compiled(self._settled(process, self._small, pins), pins), None
+        except Rejected as rejection:
+            return None, rejection
+
+    def _compiled_forms(self, plans: Sequence[tuple[Mapping[str, str], Plan]]) -> tuple[Form, ...]:
+        """Those that compile; equal machine code once. Raises Rejected where none does."""
+        forms: dict[str, Form] = {}
+        rejection: Rejected | None = None
+        begun = [self._compilers.submit(self.compiled, plan, pins) for pins, plan in plans]
+        for future in begun:
+            try:
+                form = future.result()
+                forms.setdefault(form.compiled.profile.fingerprint or str(len(forms)), form)
+            except Rejected as reason:  # a configuration that does not fit is passed over
+                rejection = rejection or reason
+        if not forms:
+            assert rejection is not None
+            raise rejection
+        return tuple(forms.values())
+
+    def _settled(
+        self, process: CandidateProcess, arguments: Mapping[str, Any], pins: Mapping[str, str]
+    ) -> Plan:
+        """The plan of a call that is the same each time. Raises Rejected where it never is."""
+        self._once(process, arguments, pins)
+        plan, _ = self._once(process, arguments, pins)
+        for _ in range(secrets.randbelow(MOST_CALLS - 1)):
+            again, _ = self._once(process, arguments, pins)
+            if reason := differs(plan, again):
+                said = f"does not do the same in each call: {reason}"
+                raise Rejected(Outcome.DISALLOWED, Stage.COMPILE, said)
+        return plan
+
+    def _once(
+        self, process: CandidateProcess, arguments: Mapping[str, Any], pins: Mapping[str, str]
+    ) -> tuple[Plan, dict[str, Any]]:
+        answer = guarded(
+            Stage.COMPILE,
+            "host code",
+            lambda: process.ask("capture", CAPTURE_S, arguments=arguments, pins=pins),
+        )
+        return parsed(Plan, answer.get("plan"), Stage.COMPILE), answer
+
+    def compiled(self, plan: Plan, pins: Mapping[str, str]) -> Form:
+        """A plan with its machine code, from a process that ends with it. Raises Rejected."""
+        told = plan.model_dump(mode="json")
+        with self._servers.fork("compiling", data_bytes=COMPILE_BYTES) as process:
+            answer = guarded(
+                Stage.COMPILE,
+                "compilation",
+                lambda: process.ask("compile", COMPILE_S, plan=told, gpu=self._gpu),
+            )
+        return Form(plan, parsed(Compiled, answer, Stage.COMPILE), pins)
+
+    def close(self) -> None:
+        """Begin nothing more; what is under way ends with its fork server."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._compilers.shutdown(wait=False, cancel_futures=True)
+
+
+class _Opened:
+    """A capturing process with a kernel in it; what it printed goes to the log at its end."""
+
+    def __init__(self, process: CandidateProcess, load: Any, path: str, log: Log) -> None:
+        self._process = process
+        self._load = load
+        self._path = path
+        self._log = log
+
+    def __enter__(self) -> CandidateProcess:
+        try:
+            self._load(self._process, self._path)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self._process
+
+    def __exit__(self, *_: object) -> None:
+        self._process.end()
+        self._log.output.append(self._process.output)

@@ -1,0 +1,131 @@
+"""The runner as the judge talks to it: one process for many plans, replaced after any fault."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from beamsearch.errors import BeamsearchError
+from beamsearch.judge.capture.compiling import Compiled
+from beamsearch.judge.conversation import Conversation, DeadlineMissed, ProcessDied, ToldError
+from beamsearch.judge.processes import scrubbed_environment
+from beamsearch.records.plan import Plan
+
+OPEN_S = 120.0
+"""Seconds for torch's import and a CUDA context: three, and a minute from a cold network disk."""
+
+
+class RunnerProcess:
+    """A runner's process with a CUDA context. Needs the lane. Raises BeamsearchError where there
+    can be none."""
+
+    def __init__(
+        self, device: int, l2_bytes: int, log: Path, env: dict[str, str] | None = None
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "beamsearch.judge.runner", str(theirs.fileno())],
+                env=scrubbed_environment() | (env or {}),
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for the judge; this ends with its socket
+            )
+        theirs.close()
+        self._conversation = Conversation(ours, self._how_it_died)
+        self.alive = True
+        try:
+            self.ask("open", OPEN_S, device=device, l2_bytes=l2_bytes)
+        except (ToldError, ProcessDied, DeadlineMissed) as error:
+            self.end()
+            raise BeamsearchError(
+                f"the GPU gives no context to the runner's process: {error}; see `nvidia-smi` for "
+                f"what else uses it, and {log}"
+            ) from error
+
+    def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
+        """One request. Raises ToldError, ProcessDied or DeadlineMissed; after the last two, and
+        after an error of CUDA's, the process is of no more use and has ended."""
+        try:
+            return self._conversation.ask(op, timeout_s, **arguments)
+        except (ProcessDied, DeadlineMissed):
+            self.end()
+            raise
+        except ToldError as error:
+            if error.details.get("type") == "CudaError":
+                self.end()
+            raise
+
+    def load(self, name: str, plan: Plan, compiled: Compiled, timeout_s: float) -> None:
+        """Have a plan under a name. Raises as `ask`."""
+        binaries = [binary.model_dump(mode="json") for binary in compiled.binaries]
+        self.ask("plan", timeout_s, name=name, plan=plan.model_dump(mode="json"), binaries=binaries)
+
+    def drop(self, name: str) -> None:
+        """Forget a plan or reference, and what was bound to it."""
+        if self.alive:
+            with suppress(ToldError, ProcessDied, DeadlineMissed):
+                self.ask("drop", OPEN_S, name=name)
+
+    def end(self) -> None:
+        """End the process for certain."""
+        if not self.alive:
+            return
+        self.alive = False
+        self._conversation.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _how_it_died(self, gone: str) -> str:
+        status = self._process.poll()
+        if status is None:
+            with suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(2)
+        if status is not None and status < 0:
+            return f"the process that ran it was killed by {signal.Signals(-status).name}"
+        return f"the process that ran it ended: {gone}"
+
+
+class Replay:
+    """A plan, or a reference, in a runner, called as a candidate's process is: what verification
+    talks to. One call is bound at a time."""
+
+    def __init__(self, runner: RunnerProcess, plan: str) -> None:
+        self.runner = runner
+        self.plan = plan
+        self.fresh = True
+        """Whether memory that the kernel keeps is made anew before the next call."""
+        self.no_graph = ""
+        """Why its calls cannot be captured as a graph, once that was tried."""
+        self._bound = ""
+
+    def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
+        """A request; a call goes by the plan's name and its own. Raises as `RunnerProcess.ask`."""
+        if "name" in arguments:
+            arguments["call"] = f"{self.plan}: {arguments.pop('name')}"
+        if op == "bind":
+            if self._bound:
+                self.runner.ask("drop", timeout_s, name=self._bound)
+            self._bound = arguments["call"]
+            arguments["plan"] = self.plan
+        elif op == "call":
+            arguments["fresh"] = self.fresh
+        return self.runner.ask(op, timeout_s, **arguments)
+
+    def time(self, name: str, *, plain: bool, timeout_s: float) -> dict[str, Any]:
+        """One timed call of what is bound: `ms` and `host_ms`. Raises as `ask`."""
+        if not (plain or self.no_graph):
+            answer = self.ask("time", timeout_s, name=name, graph=True)
+            self.no_graph = answer.get("no_graph", "")
+            if not self.no_graph:
+                return answer
+        return self.ask("time", timeout_s, name=name, graph=False)
