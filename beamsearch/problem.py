@@ -60,8 +60,10 @@ class Problem:
             raise ProblemError(f"unknown dtype {dtype!r}; one of {', '.join(DTYPES)}")
         return replace(self, dtype=dtype)
 
-    def with_precision(self, precision: str) -> Problem:
-        """The same problem under another rule of precision. Raises ProblemError."""
+    def with_precision(self, precision: str | None) -> Problem:
+        """The same problem by another rule of precision; none leaves it as it is."""
+        if precision is None:
+            return self
         for known in get_args(Precision):
             if precision == known:
                 return replace(self, precision=known)

@@ -12,7 +12,7 @@ LOST_BITS = (1 << 13) - 1
 """Of float32's 23 bits behind the point, those that TF32 has not."""
 
 
-class Tf32(TorchDispatchMode):
+class Tf32(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees whether an operation is one that PyTorch's defaults compute in TF32 on a GPU.
 
     With `cut`, such an operation gets its operands as the TF32 units read them, on any device. Told
@@ -21,7 +21,7 @@ class Tf32(TorchDispatchMode):
     """
 
     def __init__(self, *, cut: bool = False) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.cut = cut
         self.seen = False
 
@@ -29,7 +29,7 @@ class Tf32(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """Do the operation."""
-        if func is torch.ops.aten.convolution.default and _in_tf32(*args):
+        if func is torch.ops.aten.convolution.default and _in_tf32(args):
             self.seen = True
             if self.cut:
                 args = (cut(args[0]), cut(args[1]), *args[2:])
@@ -41,18 +41,9 @@ class Tf32(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _in_tf32(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-) -> bool:
+def _in_tf32(arguments: Sequence[Any]) -> bool:
     """Depthwise convolutions of float32 have kernels of their own, which use no matrix units."""
+    x, weight, *_, transposed, _, groups = arguments
     depthwise = not transposed and groups > 1 and groups == x.shape[1]
     return x.dtype == weight.dtype == torch.float32 and not depthwise
 

@@ -12,6 +12,7 @@ from beamsearch.commands.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
+    PrecisionOption,
     ProblemArgument,
     SeedOption,
     TargetOption,
@@ -32,6 +33,7 @@ def verify(
         bool, typer.Option(help="Also under compute-sanitizer, on a GPU: half a minute more.")
     ] = False,
     dtype: DtypeOption = None,
+    precision: PrecisionOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
     seed: SeedOption = None,
@@ -46,7 +48,7 @@ def verify(
     from beamsearch.executor.jobs import JudgeJob, Subject
     from beamsearch.problem import find_problem
 
-    found = find_problem(problem).with_dtype(dtype)
+    found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     source = read_source(kernel)
     subject = Subject(name=kernel.stem, source=source)
     with lane(found, picked, target or "h200", seed) as (executor, _):

@@ -13,6 +13,7 @@ from typing import Literal
 from beamsearch.problem import LeastWork
 from beamsearch.records.record import Record
 from profiling.gpus import Gpu
+from profiling.roofline import matrix_rate
 
 CLOCK_SHARE = 0.15
 """Part of the events' time that the judge's clock may show beside it: the host's own unsteadiness;
@@ -279,4 +280,21 @@ def impossible(
     return (
         f"takes {time_ms:.4g} ms where reading its inputs and writing its outputs once takes at "
         f"least {limit:.4g} ms at {gpu.bandwidth_gb_s:.4g} GB/s: not all of the work is done"
+    )
+
+
+def below_arithmetic(time_ms: float, work: LeastWork, gpu: Gpu) -> str | None:
+    """What there is to tell of a time in which the reference's FLOPs cannot be done at the
+    datasheet's rate, or none.
+
+    No proof against a kernel whose results are precise enough: zeros and other algorithms need
+    fewer. The floor is then wrong.
+    """
+    least = work.flops / matrix_rate(gpu, work.products) / 1e9
+    if gpu.estimated or time_ms >= least:
+        return None
+    return (
+        f"below the floor: {time_ms:.4g} ms, where {work.flops / 1e9:.4g} GFLOP take at least "
+        f"{least:.4g} ms in {work.products}; the floor is wrong, or the products are in a cheaper "
+        "format whose errors do not show"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beamsearch.executor.jobs import Comparison, Subject, Sweep
-from beamsearch.judge.agreement import flush_ms, impossible
+from beamsearch.judge.agreement import below_arithmetic, flush_ms, impossible
 from beamsearch.judge.comparison import Comparer
 from beamsearch.judge.gauges import Gauges, Reading
 from beamsearch.judge.inputs import InputSet, InputSets
@@ -72,6 +72,8 @@ class Visit:
         reason = impossible(measurement.time_ms, self._work, self._gpu, self.l2_bytes, self._needed)
         if reason:
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
+        if told := below_arithmetic(measurement.time_ms, self._work, self._gpu):
+            log.reported(Stage.TIMING, "floor", False, told)
         return measurement
 
     def compare(
