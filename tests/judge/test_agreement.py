@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from beamsearch.judge.agreement import (
     Activity,
     Batch,
     WatchedCall,
+    below_arithmetic,
     clocks_disagree,
     impossible,
     misconduct,
@@ -141,6 +143,14 @@ def test_no_kernel_is_faster_than_the_memory() -> None:
     # Outputs that stay in the L2 need not reach the memory within the call.
     small = LeastWork(0, l2, 0, {}, ())
     assert impossible(1e-3, small, h200, l2, never) is None
+
+
+def test_a_time_below_the_arithmetic_is_told() -> None:
+    h200 = find_gpu("h200")
+    work = LeastWork(0, 0, 494_700_000_000, {}, (), products="tf32")  # 1 ms at the datasheet's rate
+    assert below_arithmetic(1.01, work, h200) is None
+    assert "at least 1 ms in tf32" in (below_arithmetic(0.9, work, h200) or "")
+    assert below_arithmetic(1.01, replace(work, products="float32"), h200) is not None
 
 
 @pytest.mark.parametrize(

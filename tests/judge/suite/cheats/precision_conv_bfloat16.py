@@ -12,8 +12,21 @@ PROBLEM = "conv_float32"
 
 @triton.jit
 def conv_kernel(
-    x_ptr, w_ptr, b_ptr, y_ptr, total, C, H, W, K, OH, OW, R: tl.constexpr, BM: tl.constexpr,
-    BC: tl.constexpr, BK: tl.constexpr
+    x_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    total,
+    C,
+    H,
+    W,
+    K,
+    OH,
+    OW,
+    R: tl.constexpr,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+    BK: tl.constexpr,
 ):
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n, oh, ow = m // (OH * OW), m // OW % OH, m % OW
