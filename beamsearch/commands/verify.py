@@ -55,7 +55,7 @@ def verify(
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
         where, walls = executor.gpu, executor.walls()
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
-    answer["walls"] = walls
+    answer |= {"walls": walls, "precision": found.precision}
     typer.echo(json_module.dumps(answer) if json else f"{walls}\n{told(judgement)}")
     if not judgement.verdict.correct:
         raise typer.Exit(1)
