@@ -26,10 +26,10 @@ def measure_baselines(
 ) -> Baselines:
     """Times of the reference in this visit, beside the input kernel.
 
-    Measured once and kept for the same GPU, driver, torch, triton, problem and dtype, where
-    `problem` and `device` are given. Kept times come from another visit: they are scaled by the
-    input kernel's time now over its time then, and carry the visit of now. Without a GPU every
-    baseline is absent, with the reason.
+    Measured once and kept for the same GPU, driver, torch, triton, problem, dtype and rule of
+    precision, where `problem` and `device` are given. Kept times come from another visit: they are
+    scaled by the input kernel's time now over its time then, and carry the visit of now. Without a
+    GPU every baseline is absent, with the reason.
     """
     if not executor.measures:
         reason = "no NVIDIA GPU here: PyTorch's own kernels can be neither timed nor modelled"
@@ -95,6 +95,7 @@ def _kept_file(problem: Problem, device: int, input_source: str) -> Path:
         machine.triton,
         problem.source,
         problem.dtype,
+        problem.precision,
         repr(sorted(problem.sizes.items())),
         fingerprint(input_source),
     )

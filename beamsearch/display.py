@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from beamsearch.report.account import account, swept
-from beamsearch.report.numbers import BASELINES, called, clock, progress, tell
+from beamsearch.report.numbers import BASELINES, called, clock, of_products, progress, tell
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -77,8 +77,9 @@ def opening(record: RunRecord) -> list[str]:
     """What a run says up front: the problem, where times come from, what cannot be measured."""
     settings = record.settings
     kept = f"beam {settings.beam}" if settings.strategy == "beam" else settings.strategy
+    rule = ", no TF32 anywhere" if settings.precision == "strict" else ""
     lines = [
-        f"{record.problem} in {record.problem_dtype}: {settings.rounds} rounds of "
+        f"{record.problem} in {record.problem_dtype}{rule}: {settings.rounds} rounds of "
         f"{settings.workers} workers, {kept}, {settings.variants} variants each; "
         f"who thinks: {record.who_thinks}"
     ]
@@ -95,8 +96,9 @@ def yardsticks(record: RunRecord) -> list[str]:
         lines.append(
             f"floor {floor.time_ms:.4g} ms: {floor.least_bytes / 1e9:.3f} GB at "
             f"{floor.bandwidth_gb_s:.0f} GB/s ({rate}, {floor.gpu}), "
-            f"{floor.flops / 1e9:.1f} GFLOP"
+            f"{floor.flops / 1e9:.1f} GFLOP{of_products(floor)}"
         )
+        lines += [f"note: {floor.corrected}"] if floor.corrected else []
     baselines = record.confirmation.baselines if record.confirmation else record.baselines
     times = {name: getattr(baselines, name) for name in BASELINES}
     told = [f"{called(name)} {time}" for name, time in times.items() if time is not None]

@@ -33,47 +33,49 @@ def measure_floor(
 
     `gpu`: the part, or its name. `usage`: the account that its time on the lane goes to. The rates
     are those measured on this device at the problem's own mix of reads and writes, once for each
-    driver; without a device the datasheet's. What no output depends on need not be read, where
-    this was seen at the true shapes. Raises BeamsearchError where measuring fails.
+    driver; without a device the datasheet's. FLOPs count at the rate of the cheapest format that
+    the problem's rule of precision allows (`LeastWork.products`). What no output depends on need
+    not be read, where this was seen at the true shapes. Raises BeamsearchError where measuring
+    fails.
     """
     from profiling.roofline import make_floor
 
     work = least_work(problem)
     ceilings = None
     if device is not None:
-        ceilings = _ceilings(problem.dtype, _read_share(problem), device, usage)
+        ceilings = _ceilings(work.products, _read_share(problem), device, usage)
     part = gpu_facts(device, gpu) if isinstance(gpu, str) else gpu
     given = gives_away(problem, device, usage)
     unused = sum(work.read.get(name, 0) * share for name, share in given.unused.items())
     needed = work.bytes_read - round(unused if given.true_shapes else 0)
-    floor = make_floor(needed, work.bytes_written, work.flops, problem.dtype, part, ceilings)
+    floor = make_floor(needed, work.bytes_written, work.flops, work.products, part, ceilings)
     return floor.model_copy(update={"gives_away": given})
 
 
 def beaten_floor(problem: Problem, floor: Floor, time: Measurement, device: int | None) -> Floor:
-    """The floor once a verified kernel took so long: lower where it beat a measured ceiling, or the
-    record is from before unused inputs were left out.
+    """The floor once a verified kernel, or the reference, took so long: never above that time.
 
-    What moved the least bytes faster than this GPU was seen to is from then on its measured
-    ceiling, as far as the datasheet allows. A problem that may stay in the L2 says nothing about
-    device memory, and 1% is noise.
+    It is lower where a measured ceiling was beaten, the record is from before unused inputs were
+    left out, or something else of it is wrong; then it says so (`Floor.corrected`). What moved the
+    least bytes faster than this GPU was seen to is from then on its measured ceiling, as far as the
+    datasheet allows. A problem that may stay in the L2 says nothing about device memory, and 1% is
+    noise.
     """
-    from profiling.roofline import Ceilings
+    from profiling.roofline import Ceilings, corrected_floor
 
     if device is None or time.source != "measured":
         return floor
-    part = gpu_facts(device, floor.gpu)
+    part, work = gpu_facts(device, floor.gpu), least_work(problem)
     if time.time_ms < floor.time_ms:
         floor = measure_floor(problem, part, device)
     reached = floor.least_bytes / time.time_ms / 1e6
-    if floor.least_bytes < 4 * part.l2_bytes or reached <= 1.01 * floor.bandwidth_gb_s:
-        return floor
-    path = _ceilings_file(problem.dtype, _read_share(problem), device)
-    kept = read_kept(path, Ceilings)
-    if kept is None or kept.bandwidth_gb_s >= reached:
-        return floor
-    keep(path, kept.model_copy(update={"bandwidth_gb_s": reached}))
-    return measure_floor(problem, part, device)
+    if floor.least_bytes >= 4 * part.l2_bytes and reached > 1.01 * floor.bandwidth_gb_s:
+        path = _ceilings_file(work.products, _read_share(problem), device)
+        kept = read_kept(path, Ceilings)
+        if kept is not None and kept.bandwidth_gb_s < reached:
+            keep(path, kept.model_copy(update={"bandwidth_gb_s": reached}))
+            floor = measure_floor(problem, part, device)
+    return corrected_floor(floor, work.bytes_written, part, time.time_ms)
 
 
 def _read_share(problem: Problem) -> float:
@@ -82,24 +84,26 @@ def _read_share(problem: Problem) -> float:
     return round(work.bytes_read / max(1, work.least_bytes), 2)
 
 
-def _ceilings_file(dtype: str, read_share: float, device: int) -> Path:
+def _ceilings_file(products: str, read_share: float, device: int) -> Path:
     used = devices()[device]
-    name = f"{used.uuid}-{gpu_state(used.uuid).driver}-{dtype}-{read_share:.2f}.json"
+    name = f"{used.uuid}-{gpu_state(used.uuid).driver}-{products}-{read_share:.2f}.json"
     return cache_folder() / "ceilings" / name
 
 
-def _ceilings(dtype: str, read_share: float, device: int, usage: Usage | None = None) -> Ceilings:
+def _ceilings(
+    products: str, read_share: float, device: int, usage: Usage | None = None
+) -> Ceilings:
     """What was kept for this device and driver, else measured now, alone on the GPU."""
     from profiling.roofline import Ceilings
 
-    path = _ceilings_file(dtype, read_share, device)
+    path = _ceilings_file(products, read_share, device)
     kept = read_kept(path, Ceilings)
     if kept is not None:
         return kept
     # In a process of its own, so that this one never holds the GPU.
     code = (
         "from profiling.roofline import measure_ceilings\n"
-        f"print(measure_ceilings({dtype!r}, {read_share!r}, {device}).model_dump_json())"
+        f"print(measure_ceilings({products!r}, {read_share!r}, {device}).model_dump_json())"
     )
     with Lane(devices()[device].uuid, usage=usage).held():
         try:

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from beamsearch.distributions import Distribution, draw, vary_constants
 from beamsearch.errors import ProblemError
 from beamsearch.kernel import CallArguments
+from beamsearch.precision import Precision
 from beamsearch.resources import data_folder
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Problem:
     """Torch's name of the floating-point type of inputs and parameters."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Module-level integers replaced by these, for a shrunk problem."""
+    precision: Precision = "reference"
+    """How imprecise products of float32 may be, the reference's own too."""
 
     @property
     def input_kernel(self) -> Path | None:
@@ -57,6 +60,16 @@ class Problem:
             raise ProblemError(f"unknown dtype {dtype!r}; one of {', '.join(DTYPES)}")
         return replace(self, dtype=dtype)
 
+    def with_precision(self, precision: str | None) -> Problem:
+        """The same problem by another rule of precision; none leaves it as it is."""
+        if precision is None:
+            return self
+        for known in get_args(Precision):
+            if precision == known:
+                return replace(self, precision=known)
+        names = " or ".join(get_args(Precision))
+        raise ProblemError(f"unknown precision {precision!r}; {names}")
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -67,6 +80,7 @@ class Instance:
     init: tuple[Any, ...]
     arguments: CallArguments
     """What a kernel is bound with: the very tensors of `model` and `inputs`."""
+    precision: Precision = "reference"
 
     def reference(self) -> Any:
         """The reference's output, in the problem's own dtype."""
@@ -87,6 +101,8 @@ class LeastWork:
     output_shape: tuple[int, ...]
     read: dict[str, int] = field(default_factory=dict)
     """Bytes of each input and parameter."""
+    products: str = "float32"
+    """The cheapest format that a kernel may compute products in: `tf32`, or the problem's dtype."""
 
     @property
     def least_bytes(self) -> int:
@@ -207,7 +223,8 @@ def instantiate(
             f"{problem.path} fails to build: {type(error).__name__}: {error}"
         ) from error
     model.requires_grad_(False)
-    return Instance(model, inputs, init, call_arguments(model, inputs, init))
+    arguments = call_arguments(model, inputs, init)
+    return Instance(model, inputs, init, arguments, problem.precision)
 
 
 @contextmanager
@@ -276,14 +293,21 @@ def _is_plain(value: Any) -> bool:
 
 
 def least_work(problem: Problem) -> LeastWork:
-    """Least bytes and FLOPs at the problem's shapes, on `meta` tensors: no memory, no GPU."""
+    """Least bytes and FLOPs at the problem's shapes, on `meta` tensors: no memory, no GPU.
+
+    It also says what kernels may compute products in (`LeastWork.products`): judge, floor and
+    prompts all go by that.
+    """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    from beamsearch.tf32 import Tf32
+
     instance = instantiate(problem, "meta")
     counter = FlopCounterMode(display=False)
-    with counter:
+    with counter, Tf32() as by_default:
         output = instance.reference()
+    in_tf32 = by_default.seen and problem.dtype == "float32" and problem.precision == "reference"
     tensors = {
         name: value
         for name, value in zip(instance.arguments.forward, instance.inputs, strict=True)
@@ -301,6 +325,7 @@ def least_work(problem: Problem) -> LeastWork:
         input_shapes={name: tuple(t.shape) for name, t in tensors.items()},
         output_shape=tuple(outputs[0].shape),
         read=read,
+        products="tf32" if in_tf32 else problem.dtype,
     )
 
 

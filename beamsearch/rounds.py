@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from beamsearch.candidates import names_of
 from beamsearch.errors import NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
@@ -16,6 +17,7 @@ from beamsearch.llm.batch import Mailbox
 from beamsearch.memory import condense
 from beamsearch.prefetch import begin_profiles
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
@@ -41,6 +43,7 @@ from beamsearch.summary import (
 )
 from beamsearch.tuning import tunings
 from beamsearch.worker import Worker
+from profiling.profile import Floor
 
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""
@@ -67,6 +70,7 @@ class Rounds:
         left_s: Callable[[], float | None],
         interrupted: threading.Event,
         saved: Callable[[], RunRecord],
+        floor_after: Callable[[Measurement | None], Floor | None],
         mailbox: Mailbox | None = None,
         *,
         asked_for_more: bool = False,
@@ -79,6 +83,8 @@ class Rounds:
         """Set when the user stops the run."""
         self.saved = saved
         """Rebuilds `run.json` after a round and returns it."""
+        self.floor_after = floor_after
+        """The floor once a right kernel took so long: no time is below it without its saying so."""
         self.mailbox = mailbox
         """The batch files, where questions go through them."""
         settings = shared.settings
@@ -99,6 +105,7 @@ class Rounds:
             done = self.shared.trace.completed_rounds()
             best = find_candidate(done, done[-1].running_best)
             everyone = [c for record in done for c in record.candidates]
+            self.shared = replace(self.shared, floor=self.floor_after(best.measurement))
             reason = stop_reason(
                 done,
                 self.limits,

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from beamsearch.executor.jobs import Executor
     from beamsearch.llm.batch import Mailbox
     from beamsearch.proposer.questions import Proposer
+    from beamsearch.records.measurement import Measurement
     from profiling.gpus import Gpu
+    from profiling.profile import Floor
 
 
 def run(
@@ -62,7 +64,7 @@ def run(
     not compute the problem, EndpointError where nobody can be asked, Stopped after an interrupt.
     `llm = auto` is decided here, once: a run that goes on is thought for by who began it.
     """
-    problem = problem.with_dtype(settings.dtype)
+    problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
     path = kernel or problem.input_kernel
     trace = Trace(folder)
     source = trace.first_source() if path is None else read_kernel(path)
@@ -96,7 +98,7 @@ def resume(
         wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
         raise UsageError(f"these limits cannot be: {wrong}") from error
     check_means_something(settings)
-    problem = problem.with_dtype(settings.dtype)
+    problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
     source = trace.first_source()
     more = bool(given)
     return _Run(trace, problem, settings, source, observer, more).go(lambda: None)
@@ -239,6 +241,9 @@ class _Run:
         )
         source = self.source or first.find_kernel(card, proposer, mailbox)
         first.run(source)
+        baselines = self.progress.record.baselines
+        for baseline in (baselines.eager, baselines.compile, baselines.max_autotune):
+            self._floor_after(baseline)
         if (walls := executor.walls()).startswith("missing"):
             self.observer.note(walls)
         shared = Shared(
@@ -253,7 +258,10 @@ class _Run:
         )
         left_s, save = self.progress.left_s, self.progress.save
         more = self.asked_for_more
-        reason = Rounds(shared, left_s, self.stop, save, mailbox, asked_for_more=more).run()
+        rounds = Rounds(
+            shared, left_s, self.stop, save, self._floor_after, mailbox, asked_for_more=more
+        )
+        reason = rounds.run()
         if mailbox is not None:
             mailbox.close()
         return self._finish(executor, source, reason)
@@ -313,6 +321,19 @@ class _Run:
             )
         return Progress(self.trace, record, self.started, self.usage)
 
+    def _floor_after(self, time: Measurement | None) -> Floor | None:
+        """The floor, corrected in the record where this time of a right kernel is below it."""
+        floor = self.progress.record.floor
+        if floor is None or time is None:
+            return floor
+        device = pick_device(self.settings.device)
+        corrected = beaten_floor(self.problem, floor, time, device)
+        if corrected != floor:
+            self.progress.update(floor=corrected)
+        if corrected.corrected not in ("", floor.corrected):
+            self.observer.note(corrected.corrected)
+        return corrected
+
     def _finish(self, executor: Executor, source: str, reason: str) -> RunRecord:
         """The winner chosen, confirmed beside the baselines, and written as a file of its own."""
         progress = self.progress
@@ -325,10 +346,7 @@ class _Run:
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
             confirmation = confirm(self.trace, executor, best, source, self.stop)
-            assert progress.record.floor is not None
-            device = pick_device(self.settings.device)
-            floor = beaten_floor(self.problem, progress.record.floor, confirmation.winner, device)
-            progress.update(floor=floor)
+            self._floor_after(confirmation.winner)
             slower = slower_than_compiler(confirmation)
             before = progress.record.notes
             progress.update(notes=[*before, *(note for note in slower if note not in before)])

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from beamsearch.errors import UsageError
+from beamsearch.precision import Precision
 
 LIMITS = (
     "rounds",
@@ -57,6 +58,9 @@ class Settings(BaseModel):
     """Whether the model looks for errors in candidates before they are judged."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """None: the problem's own."""
+    precision: Precision = "reference"
+    """How imprecise products of float32 may be, in baselines, kernels and floor: as the reference's
+    are by PyTorch's defaults, or strictly float32."""
     seed: int | None = None
     """What proposals are drawn from (0 where none is given), and with it the judge's inputs. None:
     these are drawn from a secret that the run keeps, so that no kernel can be made for them."""

@@ -179,6 +179,10 @@ class Floor(Record):
     gives_away: GivesAway | None = None
     """None where it was not looked for. Unused inputs, seen at the true shapes, are not among the
     least bytes; nothing else of it lowers the floor."""
+    products: str = ""
+    """Format that the rate is of: `tf32`, or the problem's dtype; empty in old records."""
+    corrected: str = ""
+    """Why the floor is lower than it first was: what a verified kernel showed."""
 
     @property
     def memory_ms(self) -> float:
@@ -187,7 +191,7 @@ class Floor(Record):
 
     @property
     def compute_ms(self) -> float:
-        """FLOPs over the rate of the dtype's fastest unit."""
+        """FLOPs over the rate of the fastest unit that is precise enough."""
         return self.flops / self.flops_rate_tflop_s / 1e9
 
     @property

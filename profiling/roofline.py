@@ -29,7 +29,7 @@ class Ceilings(Record):
     bandwidth_gb_s: float
     """Best of several streaming kernels at that mix, 1e9 bytes a second."""
     matrix_tflops: float
-    """One large product in `dtype`, accumulating in float32."""
+    """One large product of operands in `dtype`, accumulating in float32."""
 
 
 def make_floor(
@@ -43,7 +43,8 @@ def make_floor(
     """The least time of this work: the larger of bytes over bandwidth and FLOPs over rate.
 
     Measured ceilings are used where given, the datasheet's figures otherwise; a measurement above
-    the datasheet is one of a cache and is cut to it. `dtype` is a name such as bfloat16.
+    the datasheet is one of a cache and is cut to it. `dtype` is of the products: `tf32`, or a name
+    of torch such as bfloat16.
     """
     rate = matrix_rate(gpu, dtype)
     bandwidth = gpu.bandwidth_gb_s
@@ -59,11 +60,53 @@ def make_floor(
         flops_rate_tflop_s=rate,
         bandwidth_source="datasheet" if ceilings is None else "measured",
         gpu=gpu.name,
+        products=dtype_name(dtype),
     )
 
 
+def corrected_floor(floor: Floor, bytes_written: int, gpu: Gpu, time_ms: float) -> Floor:
+    """The floor once a verified kernel took less: what of it can still be true, and why.
+
+    A rate that this GPU was not seen to reach before is one that it reaches, up to the datasheet's.
+    What passes that was not all needed, and so no longer counts.
+    """
+    found = _less_work(floor, gpu, time_ms) | _fewer_bytes(floor, bytes_written, gpu, time_ms)
+    if not found:
+        return floor
+    why = f"a verified kernel took {time_ms:.4g} ms, below the floor of {floor.time_ms:.4g} ms"
+    if "flops" in found:
+        why += f"; {floor.flops / 1e9:.4g} GFLOP are beyond the datasheet and not counted"
+        why += f", so fewer will do or they were in a cheaper format than {floor.products}"
+    if "least_bytes" in found:
+        why += f"; {floor.least_bytes / 1e9:.4g} GB are beyond the datasheet and not all counted"
+    return floor.model_copy(update={**found, "corrected": why})
+
+
+def _less_work(floor: Floor, gpu: Gpu, time_ms: float) -> dict[str, float]:
+    """Another rate, or no FLOPs: zeros and other algorithms need fewer."""
+    if time_ms >= floor.compute_ms:
+        return {}
+    rate = floor.flops / time_ms / 1e9
+    within = gpu.estimated or rate <= matrix_rate(gpu, floor.products)
+    return {"flops_rate_tflop_s": rate} if within else {"flops": 0}
+
+
+def _fewer_bytes(floor: Floor, written: int, gpu: Gpu, time_ms: float) -> dict[str, float]:
+    """Another bandwidth, or fewer bytes: outputs that fit into the L2 need not reach the memory
+    within the call, and of inputs not all may be read."""
+    if time_ms >= floor.memory_ms:
+        return {}
+    in_memory = written - min(written, gpu.l2_bytes)
+    for least in (floor.least_bytes, floor.least_bytes - written + in_memory):
+        reached = least / time_ms / 1e6
+        if gpu.estimated or reached <= gpu.bandwidth_gb_s:
+            bandwidth = {"bandwidth_gb_s": max(floor.bandwidth_gb_s, reached)}
+            return bandwidth if least == floor.least_bytes else bandwidth | {"least_bytes": least}
+    return {"least_bytes": in_memory, "bandwidth_gb_s": gpu.bandwidth_gb_s}
+
+
 def matrix_rate(gpu: Gpu, dtype: str) -> float:
-    """TFLOP/s of the fastest unit that keeps this dtype's precision.
+    """TFLOP/s of the fastest unit that keeps this dtype's precision; `tf32` is one of them.
 
     float32 counts as three TF32 products, which keep its precision (Ootomo and Yokota,
     "Recovering single precision accuracy from Tensor Cores", 2022), where that is faster.
@@ -153,7 +196,7 @@ def _matrix_tflops(dtype: str) -> float:
     """TFLOP/s of a large product; of three TF32 products for float32 where that is faster."""
     import torch
 
-    kind = getattr(torch, dtype)
+    kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
     if not kind.is_floating_point:
         kind = torch.float32
     a, b = (torch.randn(MATRIX_SIZE, MATRIX_SIZE, device="cuda").to(kind) for _ in range(2))
@@ -170,7 +213,7 @@ def _matrix_tflops(dtype: str) -> float:
         torch.backends.cuda.matmul.allow_tf32 = False
         exact = rate()
         torch.backends.cuda.matmul.allow_tf32 = True
-        return max(exact, rate() / 3)
+        return rate() if dtype == "tf32" else max(exact, rate() / 3)
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
 

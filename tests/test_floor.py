@@ -1,10 +1,13 @@
 """The floor counts what has to be moved, and nothing else."""
 
+from pathlib import Path
+
 import pytest
 
 from beamsearch import floor as floors
 from beamsearch.floor import measure_floor
-from beamsearch.problem import find_problem, least_work
+from beamsearch.problem import find_problem, least_work, read_problem
+from beamsearch.proposer.card import make_card
 from profiling.profile import GivesAway
 
 
@@ -24,3 +27,24 @@ def test_what_no_output_depends_on_is_not_among_the_least_bytes(monkeypatch, tru
 def test_parameters_are_counted_by_name():
     work = least_work(find_problem("82"))
     assert work.bytes_read == sum(work.read.values()) and len(work.read) == 2
+
+
+CONV = Path(__file__).parent / "judge/suite/problems/conv_float32/problem.py"
+MATMUL = CONV.parents[1] / "matmul_float32/problem.py"
+
+
+@pytest.mark.parametrize(
+    ("path", "precision", "products", "rate"),
+    [
+        (CONV, "reference", "tf32", 494.7),
+        (CONV, "strict", "float32", 494.7 / 3),  # three TF32 products keep float32
+        (MATMUL, "reference", "float32", 494.7 / 3),
+        (MATMUL, "strict", "float32", 494.7 / 3),
+    ],
+)
+def test_flops_count_in_the_cheapest_format_that_is_allowed(path, precision, products, rate):
+    problem = read_problem(path).with_precision(precision)
+    floor = measure_floor(problem, "h200", None)
+    assert (floor.products, floor.flops) == (products, least_work(problem).flops)
+    assert floor.compute_ms == pytest.approx(floor.flops / rate / 1e9)
+    assert make_card(problem, "2", "3").products == products

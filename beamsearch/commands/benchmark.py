@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beamsearch.commands.options import DeviceOption
+from beamsearch.commands.options import DeviceOption, PrecisionOption
 
 if TYPE_CHECKING:
     from beamsearch.executor.jobs import Comparison, Executor
@@ -72,6 +72,7 @@ def benchmark(
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write every number there.")
     ] = None,
+    precision: PrecisionOption = None,
     device: DeviceOption = None,
 ) -> None:
     """Time kernels beside their baselines.
@@ -87,7 +88,7 @@ def benchmark(
 
     check_platform()
     picked = pick_device(device)
-    entries = [find_entry(name) for name in what or list_problems()]
+    entries = [find_entry(name, precision) for name in what or list_problems()]
     if picked is None:
         raise NoGpuError(
             "benchmark needs an NVIDIA GPU: it times kernels and models nothing; without one, "
@@ -105,8 +106,9 @@ def benchmark(
         raise typer.Exit(1)
 
 
-def find_entry(name: str) -> Entry:
-    """The entry for a run's folder or a problem. Raises UsageError where it is neither."""
+def find_entry(name: str, precision: str | None = None) -> Entry:
+    """The entry for a run's folder or a problem, by a run's own rule of precision where none is
+    given. Raises UsageError where it is neither."""
     from dataclasses import replace
 
     from beamsearch.problem import find_problem, read_problem
@@ -114,14 +116,16 @@ def find_entry(name: str) -> Entry:
 
     folder = Path(name)
     if not (folder / "run.json").is_file():
-        problem = find_problem(name)
+        problem = find_problem(name).with_precision(precision)
         return Entry(problem, {"input": problem.input_kernel, "opt": kept(problem.name)})
     trace = Trace(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     best = trace.best_kernel_file
     return Entry(
-        problem.with_dtype(record.problem_dtype),
+        problem.with_dtype(record.problem_dtype).with_precision(
+            precision or record.settings.precision
+        ),
         {"input": trace.input_file, "opt": best if best.is_file() else None},
     )
 
@@ -148,7 +152,7 @@ def measure(entry: Entry, device: int) -> Row:
     """Verify the kernels, then time everything that may be timed, interleaved in one visit."""
     from beamsearch.commands.lane import lane
     from beamsearch.errors import BeamsearchError
-    from beamsearch.floor import measure_floor
+    from beamsearch.floor import beaten_floor, measure_floor
 
     problem, floor, gpu = entry.problem, None, "?"
     times: dict[str, Measurement] = {}
@@ -159,6 +163,8 @@ def measure(entry: Entry, device: int) -> Row:
             floor = measure_floor(problem, gpu, device)
             comparison = compare(entry, executor)
             times, missing = comparison.measurements, comparison.failed
+            for time in times.values():
+                floor = beaten_floor(problem, floor, time, device)
     except BeamsearchError as error:  # one problem's trouble is a line of its own, not the end
         missing = {name: str(error) for name in COLUMNS}
     return Row(problem.name, gpu, times, missing, floor)
@@ -208,6 +214,8 @@ def line(row: Row) -> str:
         for name, why in row.missing.items()
         if why != "missing"
     ]
+    if row.floor is not None and row.floor.corrected:
+        reasons.append(f"\n    floor: {row.floor.corrected}")
     return told + "".join(reasons)
 
 

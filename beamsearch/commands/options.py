@@ -21,6 +21,14 @@ DtypeOption = Annotated[
         metavar="D", help="float32, float16, bfloat16 or float64. Default: the problem's own."
     ),
 ]
+PrecisionOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P",
+        help="reference (default): float32 as imprecise as the reference's by PyTorch's defaults; "
+        "strict: no TF32 in baselines and kernels.",
+    ),
+]
 TargetOption = Annotated[
     str | None,
     typer.Option(

@@ -13,6 +13,7 @@ from beamsearch.commands.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
+    PrecisionOption,
     ProblemArgument,
     SeedOption,
     TargetOption,
@@ -34,6 +35,7 @@ def profile(
         bool, typer.Option("--metrics", help="Print every curated metric, with unit and meaning.")
     ] = False,
     dtype: DtypeOption = None,
+    precision: PrecisionOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
     seed: SeedOption = None,
@@ -58,7 +60,7 @@ def profile(
     from profiling.findings import find
     from profiling.hotspots import annotate
 
-    found = find_problem(problem).with_dtype(dtype)
+    found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     path = kernel or found.input_kernel
     if path is None:
         raise UsageError(f"{found.name} has no input_kernel.py; name a kernel file")

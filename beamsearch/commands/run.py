@@ -18,6 +18,7 @@ from beamsearch.commands.options import (
     MaxCostOption,
     MaxTokensOption,
     PatienceOption,
+    PrecisionOption,
     ProblemArgument,
     SeedOption,
     TargetOption,
@@ -105,6 +106,7 @@ def run(
     review: ReviewOption = None,
     seed: SeedOption = None,
     dtype: DtypeOption = None,
+    precision: PrecisionOption = None,
     target: TargetOption = None,
     llm: LlmOption = None,
     model: ModelOption = None,
@@ -143,6 +145,7 @@ def run(
         "review": review,
         "seed": seed,
         "dtype": dtype,
+        "precision": precision,
         "target": target,
         "llm": llm,
         "model": model or None,
@@ -168,7 +171,7 @@ def run(
     from beamsearch import run as runner
     from beamsearch.problem import find_problem
 
-    found = find_problem(problem).with_dtype(settings.dtype)
+    found = find_problem(problem)
     folder = output if output is not None else fresh_folder(found.name)
     observe(
         lambda observer: runner.run(found, settings, folder, kernel=kernel, observer=observer),

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beamsearch.commands.options import DeviceOption, DtypeOption, JsonOption, ProblemArgument
+from beamsearch.commands.options import (
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    PrecisionOption,
+    ProblemArgument,
+)
 
 if TYPE_CHECKING:
     from beamsearch.executor.jobs import Comparison
@@ -26,6 +32,7 @@ def time(
     kernels: KernelsArgument,
     json: JsonOption = False,
     dtype: DtypeOption = None,
+    precision: PrecisionOption = None,
     device: DeviceOption = None,
 ) -> None:
     """Time kernels side by side with the input kernel, eager, torch.compile and max-autotune.
@@ -40,7 +47,7 @@ def time(
 
     check_platform()
     picked = pick_device(device)
-    found = find_problem(problem).with_dtype(dtype)
+    found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     if picked is None:
         raise NoGpuError(
             "time needs an NVIDIA GPU: a modelled time is no measurement; run it on a machine with "
@@ -50,7 +57,7 @@ def time(
     from beamsearch.commands.benchmark import Entry, compare
     from beamsearch.commands.lane import lane
     from beamsearch.commands.verify import read_source
-    from beamsearch.floor import measure_floor
+    from beamsearch.floor import beaten_floor, measure_floor
 
     for path in kernels:
         read_source(path)  # an unreadable file is told before anything is measured
@@ -63,6 +70,8 @@ def time(
     with lane(found, picked, "h200") as (executor, _):
         floor = measure_floor(found, executor.gpu, picked)
         comparison = compare(Entry(found, named), executor)
+        for taken in comparison.measurements.values():
+            floor = beaten_floor(found, floor, taken, picked)
         gpu = executor.gpu
     if json:
         typer.echo(json_module.dumps(as_json(found.name, gpu, subject, comparison, floor)))
@@ -105,6 +114,7 @@ def table(problem: str, gpu: str, subject: str, comparison: Comparison, floor: F
     """One line a subject: median, 20th to 80th percentile, times the floor, and its ratio."""
     over = ratios(subject, comparison)
     lines = [f"{problem} on {gpu}, floor {floor.time_ms:.4g} ms"]
+    lines += [f"  {floor.corrected}"] if floor.corrected else []
     width = max(len(shown(name)) for name in (*comparison.measurements, *comparison.failed))
     for name, taken in comparison.measurements.items():
         line = (

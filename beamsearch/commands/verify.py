@@ -12,6 +12,7 @@ from beamsearch.commands.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
+    PrecisionOption,
     ProblemArgument,
     SeedOption,
     TargetOption,
@@ -32,6 +33,7 @@ def verify(
         bool, typer.Option(help="Also under compute-sanitizer, on a GPU: half a minute more.")
     ] = False,
     dtype: DtypeOption = None,
+    precision: PrecisionOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
     seed: SeedOption = None,
@@ -46,14 +48,14 @@ def verify(
     from beamsearch.executor.jobs import JudgeJob, Subject
     from beamsearch.problem import find_problem
 
-    found = find_problem(problem).with_dtype(dtype)
+    found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     source = read_source(kernel)
     subject = Subject(name=kernel.stem, source=source)
     with lane(found, picked, target or "h200", seed) as (executor, _):
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
         where, walls = executor.gpu, executor.walls()
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
-    answer["walls"] = walls
+    answer |= {"walls": walls, "precision": found.precision}
     typer.echo(json_module.dumps(answer) if json else f"{walls}\n{told(judgement)}")
     if not judgement.verdict.correct:
         raise typer.Exit(1)

@@ -26,6 +26,7 @@ from beamsearch.inductor.captured import (
 from beamsearch.inductor.decompose import decompositions
 from beamsearch.judge.reference import read_problem_message
 from beamsearch.judge.verify import one_line
+from beamsearch.precision import set_products
 from beamsearch.problem import Problem, instantiate
 
 WAYS = ("default", "max_autotune", "triton_only")
@@ -69,6 +70,7 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
 
     table = decompositions() if way == "triton_only" else None
     instance = instantiate(problem, device)
+    set_products(problem.precision)
     calls: list[list[Any]] = []
 
     def backend(graph: Any, inputs: Any) -> Callable[..., Any]:

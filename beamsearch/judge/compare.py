@@ -25,6 +25,9 @@ ABSOLUTE_SHARE = 0.1
 standard normal terms, spread 1000, errs by 1e-3 near zero, and rightly so."""
 NOISE_SHARE = 3
 """Times PyTorch's own rms error that an element may be off: three standard deviations."""
+TF32_NOISE_SHARE = 8
+"""The same in TF32, where that error is more than the tolerance: of 1e9 normal errors none is six
+standard deviations, and inputs are not normal. The rms error decides (`lower_precision`)."""
 PIECE = 1 << 25
 """Elements compared in one go, to bound what comparing needs beside the data."""
 
@@ -39,6 +42,14 @@ class Scale:
     """Rms error of PyTorch's own result in the problem's dtype."""
     tolerance: float
     """Of the dtype; 0 for integers, which must be equal."""
+    tf32: bool = False
+    """Whether PyTorch's own products are in TF32, and a kernel's may be. The noise is then that of
+    operands cut to TF32, at least."""
+
+    @property
+    def element_noise(self) -> float:
+        """What an element may be off because PyTorch's own are."""
+        return (TF32_NOISE_SHARE if self.tf32 else NOISE_SHARE) * self.noise
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ def _rms_if_plainly_right(result: torch.Tensor, oracle: torch.Tensor, scale: Sca
     slope = torch.finfo(result.dtype).eps / 2
     allowed = scale.tolerance * max(1.0, ABSOLUTE_SHARE * scale.spread)
     allowed = min(allowed, SPREAD_SHARE * scale.tolerance * scale.spread)
-    allowed += NOISE_SHARE * scale.noise
+    allowed += scale.element_noise
     squares = torch.zeros((), dtype=torch.float64, device=oracle.device)
     excess = torch.full((), -torch.inf, dtype=oracle.dtype, device=oracle.device)
     for got, want in _pieces(result, oracle):
@@ -227,7 +238,7 @@ def errors(
     floor = max(1.0, ABSOLUTE_SHARE * scale.spread)
     documented = scale.tolerance * (floor + want.abs())
     cap = SPREAD_SHARE * scale.tolerance * scale.spread
-    allowed = documented.clamp(max=cap) + _rounding(got, want) + NOISE_SHARE * scale.noise
+    allowed = documented.clamp(max=cap) + _rounding(got, want) + scale.element_noise
     return error, allowed, same
 
 

@@ -13,6 +13,7 @@ from beamsearch.judge.comparison import Comparer
 from beamsearch.judge.gauges import Gauges, Reading
 from beamsearch.judge.inputs import InputSet, InputSets
 from beamsearch.judge.least import needed_share
+from beamsearch.judge.least_time import below_arithmetic, impossible
 from beamsearch.judge.runner.client import Replay, RunnerProcess
 from beamsearch.judge.stopwatch import flush_bytes
 from beamsearch.judge.timing import (
@@ -27,7 +28,7 @@ from beamsearch.judge.timing import (
     time_once,
 )
 from beamsearch.judge.verify import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
-from beamsearch.problem import LeastWork, Problem, least_work
+from beamsearch.problem import Problem, least_work
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
 
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 FLUSH_SHARE = 0.5
 """Part of the datasheet's bandwidth at which the L2 is flushed, at least; an H200 reaches 0.7."""
-BEATEN = 0.95
-"""Part of the least time that the memory needs below which a time is impossible: the datasheet's
-bandwidth is never reached, but the amount that stays in the L2 is known only roughly."""
 LIBRARY_SHARE = 1 / 3
 """Part of a call's time that torch's own operations may take. A kernel that leaves a last sum over
 partial results to PyTorch stays below it (a fifth to a quarter on an H200); one that leaves the
@@ -80,6 +78,8 @@ class Visit:
         reason = impossible(measurement.time_ms, self._work, self._gpu, self.l2_bytes, self._needed)
         if reason:
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
+        if told := below_arithmetic(measurement.time_ms, self._work, self._gpu):
+            log.reported(Stage.TIMING, "floor", False, told)
         return measurement
 
     def _check_share(self, replay: Replay, log: Log) -> None:
@@ -164,28 +164,3 @@ class Visit:
             clock_end_mhz=after.sm_clock_mhz,
             temperature_c=before.temperature_c,
         )
-
-
-def impossible(
-    time_ms: float, work: LeastWork, gpu: Gpu, l2_bytes: int, needed: Callable[[], float]
-) -> str | None:
-    """Why the memory could not do it in this time.
-
-    The datasheet's bandwidth, for every byte that must be read or written; what fits in the L2 may
-    be written after the call. `needed`: part of the inputs that the outputs depend on, asked only
-    where it matters.
-    """
-    bandwidth = gpu.bandwidth_gb_s * (1.5 if gpu.estimated else 1.0) * 1e6  # bytes in a ms
-
-    def least(read: float) -> float:
-        return BEATEN * max(0.0, read + work.bytes_written - l2_bytes) / bandwidth
-
-    if time_ms >= least(work.bytes_read):
-        return None
-    limit = least(needed() * work.bytes_read)
-    if time_ms >= limit:
-        return None
-    return (
-        f"takes {time_ms:.4g} ms where reading its inputs and writing its outputs once takes at "
-        f"least {limit:.4g} ms at {gpu.bandwidth_gb_s:.4g} GB/s: not all of the work is done"
-    )

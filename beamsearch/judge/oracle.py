@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.compare import TOLERANCE, Scale, mean_and_spread, rms_error
+from beamsearch.precision import products
 from beamsearch.problem import Instance, Problem, least_work
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ def oracle_dtype(problem: Problem, device: str) -> torch.dtype:
 def run_oracle(
     instance: Instance, inputs: tuple[Any, ...], wide: torch.dtype
 ) -> list[torch.Tensor]:
-    """The reference's outputs in `wide`; in float32 where the reference insists on less.
+    """The reference's outputs in `wide`; in float32 where the reference insists on less. No TF32.
 
     Raises ProblemError where it fails, OutOfMemoryError as it is.
     """
     import torch
 
-    with torch.inference_mode(), _full_precision():
+    with torch.inference_mode(), products("strict"):
         if wide is torch.float64 and _dtype_of(instance) is not torch.float64:
             try:
                 return _run_as(instance, inputs, torch.float64)
@@ -126,7 +126,7 @@ def expected_of(
     """What each output is judged by, and PyTorch's own outputs in the problem's dtype."""
     import torch
 
-    own = as_outputs(run_reference(instance.reference))
+    own, in_tf32 = _own_outputs(instance)
     pointers = {
         t.untyped_storage().data_ptr() for t in instance.inputs if isinstance(t, torch.Tensor)
     }
@@ -134,34 +134,40 @@ def expected_of(
         Expected(
             oracle=oracle,
             dtype=value.dtype,
-            scale=_scale(value, oracle, other),
+            scale=_scale(value, oracle, other, rough),
             may_alias=value.untyped_storage().data_ptr() in pointers,
         )
-        for value, oracle, other in zip(own, oracles, others, strict=True)
+        for value, oracle, other, rough in zip(own, oracles, others, in_tf32, strict=True)
     ]
     return expected, own
 
 
-def _scale(value: torch.Tensor, oracle: torch.Tensor, other: torch.Tensor) -> Scale:
+def _own_outputs(
+    instance: Instance,
+) -> tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]:
+    """PyTorch's own outputs by the rule of precision; and, where that allows TF32 and an operation
+    would use it on a GPU, what these are with operands cut to TF32."""
+    from beamsearch.tf32 import Tf32
+
+    with products(instance.precision):
+        with Tf32() as by_default:
+            own = as_outputs(run_reference(instance.reference))
+        if instance.precision == "strict" or not by_default.seen:
+            return own, [None] * len(own)
+        with Tf32(cut=True):
+            return own, as_outputs(run_reference(instance.reference))
+
+
+def _scale(
+    value: torch.Tensor, oracle: torch.Tensor, other: torch.Tensor, in_tf32: torch.Tensor | None
+) -> Scale:
     name = str(value.dtype).removeprefix("torch.")
     _, spread = mean_and_spread(oracle)
     if oracle.numel() == 1:  # one number has no spread but what other inputs make of it
         spread = float((oracle - other).abs())
     if not value.is_floating_point():
         return Scale(spread=spread, noise=0.0, tolerance=0.0)
-    return Scale(spread=spread, noise=rms_error(value, oracle), tolerance=TOLERANCE[name])
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """No TF32 in the oracle, whatever PyTorch would do by default."""
-    import torch
-
-    matmul = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        flags: Any = torch.backends.cudnn.flags
-        with flags(enabled=True, allow_tf32=False):
-            yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = matmul
+    noise = rms_error(value, oracle)
+    if in_tf32 is not None:
+        noise = max(noise, rms_error(in_tf32, oracle))
+    return Scale(spread, noise, TOLERANCE[name], tf32=in_tf32 is not None)

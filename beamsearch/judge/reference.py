@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from beamsearch.kernel import CallArguments
+from beamsearch.precision import set_products
 from beamsearch.problem import Problem, load_module
 
 COMPILE_MODES = {
@@ -25,6 +26,7 @@ def problem_message(problem: Problem) -> dict[str, Any]:
         "source": problem.source,
         "dtype": problem.dtype,
         "sizes": dict(problem.sizes),
+        "precision": problem.precision,
     }
 
 
@@ -36,10 +38,14 @@ def read_problem_message(message: Mapping[str, Any]) -> Problem:
 def reference_maker(
     message: Mapping[str, Any], device: str, mode: str | None
 ) -> Callable[[CallArguments], Callable[[], Any]]:
-    """What binds the reference to arguments: their tensors as inputs, their state as weights."""
+    """What binds the reference to arguments: their tensors as inputs, their state as weights.
+
+    Its products are by the problem's rule of precision from then on, in the whole process.
+    """
     import torch
 
-    module = load_module(read_problem_message(message))
+    problem = read_problem_message(message)
+    module = load_module(problem)
 
     def make(arguments: CallArguments) -> Callable[[], Any]:
         with torch.device(device):
@@ -48,6 +54,7 @@ def reference_maker(
         own = dict(model.named_parameters()) | dict(model.named_buffers())
         for name, tensor in own.items():
             tensor.data = arguments.state[name]
+        set_products(problem.precision)  # last, since the problem's file may set what it likes
         call: Any = model if mode is None else torch.compile(model, mode=mode)
         inputs = [arguments.values[name] for name in arguments.forward]
         return lambda: call(*inputs)

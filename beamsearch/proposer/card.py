@@ -33,6 +33,7 @@ def make_card(problem: Problem, torch_version: str, triton_version: str) -> Prob
         name=problem.name,
         source=problem.source,
         dtype=problem.dtype,
+        products=work.products,
         input_shapes=work.input_shapes,
         output_shape=work.output_shape,
         bindable={name: _described(value) for name, value in sorted(values.items())},

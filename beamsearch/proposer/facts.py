@@ -139,20 +139,23 @@ def _time(time: Measurement | None) -> str:
 
 def _floor(floor: Floor) -> str:
     rate = "measured on this GPU" if floor.bandwidth_source == "measured" else "datasheet"
+    why = f" It was lowered: {floor.corrected}." if floor.corrected else ""
+    kind = " in TF32" if floor.products == "tf32" else ""
     memory = f"{size(floor.least_bytes)} moved once at {floor.bandwidth_gb_s:.4g} GB/s ({rate})"
     if not floor.flops:
-        return f"Floor: {floor.time_ms:.3g} ms, for the least bytes, {memory}."
+        return f"Floor: {floor.time_ms:.3g} ms, for the least bytes, {memory}.{why}"
     compute = (
-        f"{floor.flops / 1e9:.3g} GFLOP at {floor.flops_rate_tflop_s:.4g} TFLOP/s, "
+        f"{floor.flops / 1e9:.3g} GFLOP at {floor.flops_rate_tflop_s:.4g} TFLOP/s{kind}, "
         f"{floor.compute_ms:.3g} ms"
     )
     if floor.memory_ms >= floor.compute_ms:
         return (
             f"Floor: {floor.time_ms:.3g} ms, for the least bytes, {memory}. Arithmetic: {compute}."
+            f"{why}"
         )
     return (
         f"Floor: {compute}, for the arithmetic. The least bytes, {memory}, take "
-        f"{floor.memory_ms:.3g} ms."
+        f"{floor.memory_ms:.3g} ms.{why}"
     )
 
 

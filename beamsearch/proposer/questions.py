@@ -23,6 +23,8 @@ class ProblemCard(Record):
     name: str
     source: str
     dtype: str
+    products: str = ""
+    """Cheapest format that products may be computed in: `tf32`, or the dtype; empty in old runs."""
     input_shapes: dict[str, tuple[int, ...]]
     output_shape: tuple[int, ...]
     bindable: dict[str, str]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from beamsearch.records.measurement import Measurement
     from beamsearch.records.run import RunRecord
+    from profiling.profile import Floor
 
 BASELINES = ("eager", "compile", "max_autotune")
 
@@ -100,3 +101,8 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def of_products(floor: Floor) -> str:
+    """` in tf32`: the format whose rate the FLOPs are counted at."""
+    return f" in {floor.products}" if floor.flops and floor.products else ""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from beamsearch.report.numbers import of_products
+
 if TYPE_CHECKING:
     from beamsearch.records.measurement import Measurement
     from profiling.profile import Finding, Floor, Launch, Profile
@@ -79,8 +81,11 @@ class ProfilePage:
         rate = "measured" if floor.bandwidth_source == "measured" else "datasheet"
         lines.append(
             f"floor  {floor.time_ms:.4g} ms  ({floor.least_bytes / 1e9:.3f} GB at "
-            f"{floor.bandwidth_gb_s:.0f} GB/s, {rate}; {floor.flops / 1e9:.1f} GFLOP)"
+            f"{floor.bandwidth_gb_s:.0f} GB/s, {rate}; "
+            f"{floor.flops / 1e9:.1f} GFLOP{of_products(floor)})"
         )
+        if floor.corrected:
+            lines.append(wrapped(floor.corrected, 2))
         if time is not None:
             about = "~" if time.source == "modelled" else ""
             lines.append(f"time   {time}  = {about}{time.time_ms / floor.time_ms:.2f}x the floor")

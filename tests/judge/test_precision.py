@@ -1,12 +1,27 @@
-"""Errors tell float32 arithmetic from anything with fewer digits."""
+"""Errors tell float32 arithmetic from anything with fewer digits, by one rule of what is asked."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 import torch
 
+from beamsearch.executor.jobs import JudgeJob, Subject
+from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge.compare import Scale, compare, mean_and_spread, rms_error
+from beamsearch.judge.inputs import InputSet, InputSets
+from beamsearch.judge.memory import SharedMemory
+from beamsearch.judge.oracle import Expected, expected_of, run_oracle
 from beamsearch.judge.precision import lower_precision
+from beamsearch.judge.processes import ForkServers
+from beamsearch.judge.reference import problem_message
+from beamsearch.judge.verify import bind
+from beamsearch.problem import instantiate, read_problem
+from beamsearch.tf32 import Tf32
+from profiling.gpus import find_gpu
+from tests.judge.conftest import write_problem
+from tests.judge.suite.cases import FOLDER
 
 
 def judged(result: torch.Tensor, oracle: torch.Tensor, own: torch.Tensor) -> str | None:
@@ -50,3 +65,119 @@ def test_sums_far_from_zero_may_round() -> None:
     for part in halves.T:
         total += part
     assert judged(total, oracle, x.sum(1)) is None
+
+
+CONV = (FOLDER / "honest" / "conv_tf32.py").read_text()
+MATMUL = (FOLDER / "honest" / "matmul_ieee.py").read_text()
+TF32 = "(({0}).to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)"
+"""What the units read, where the interpreter multiplies in float32."""
+NARROW = {"float32": "{0}", "tf32": TF32, "bfloat16": "{0}.to(tl.bfloat16).to(tl.float32)"}
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "right", "wrong"),
+    [
+        ("conv_float32", "reference", ["tf32"], ["bfloat16"]),
+        ("conv_float32", "strict", ["float32"], ["tf32"]),
+        ("matmul_float32", "reference", [], ["tf32"]),
+        ("matmul_float32", "strict", [], ["tf32"]),
+    ],
+)
+def test_a_kernel_may_be_as_imprecise_as_its_baselines(
+    tmp_path: Path, name: str, precision: str, right: list[str], wrong: list[str]
+) -> None:
+    """Judged in the interpreter, where products are in float32 whatever is asked for."""
+    problem = read_problem(FOLDER / "problems" / name / "problem.py").with_precision(precision)
+    source, (left, other) = (CONV, "xw") if name == "conv_float32" else (MATMUL, "ab")
+    executor = LocalExecutor(problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=7)
+    try:
+        for how in (*right, *wrong):
+            narrowed = f"tl.dot({NARROW[how].format(left)}, {NARROW[how].format(other)}, "
+            assert source.count(f"tl.dot({left}, {other}, ") == 1
+            kernel = source.replace(f"tl.dot({left}, {other}, ", narrowed)
+            subject = Subject(name=how, source=kernel)
+            verdict = executor.run(JudgeJob(subject=subject)).verdict
+            assert verdict.correct == (how in right), (how, verdict.reason)
+            if how in wrong and name == "conv_float32":  # in sums far from zero more is wrong
+                allowed = "TF32" if "tf32" in right else "float32"
+                assert f"lower precision than {allowed}" in str(verdict.reason)
+    finally:
+        executor.close()
+
+
+def test_the_noise_is_that_of_products_by_the_rule() -> None:
+    """Where there is no GPU a convolution's noise is still TF32's; a depthwise one has none."""
+    problem = read_problem(FOLDER / "problems" / "conv_float32" / "problem.py")
+    share = {}
+    for precision in ("reference", "strict"):
+        instance = instantiate(problem.with_precision(precision), "cpu", 1, "normal")
+        oracles = run_oracle(instance, instance.inputs, torch.float64)
+        (expected,), (own,) = expected_of(instance, oracles, oracles)
+        assert rms_error(own, oracles[0]) < 1e-6  # the baseline's own result is not cut
+        share[precision] = expected.scale.noise / expected.scale.spread
+        assert expected.scale.tf32 == (precision == "reference")
+    assert 6e-4 < share["reference"] < 9e-4  # Triton's own TF32 product on an H200: 7.7e-4
+    assert share["strict"] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("call", "tf32"),
+    [
+        ("F.conv1d(x, torch.ones(4, 8, 3))", True),
+        ("F.conv_transpose1d(x, torch.ones(8, 1, 3), groups=8)", True),
+        ("F.conv1d(x, torch.ones(4, 8, 3), padding='same')", True),
+        ("F.conv1d(x, torch.ones(8, 1, 3), groups=8)", False),
+        ("F.conv1d(x.half(), torch.ones(4, 8, 3).half())", False),
+        ("F.linear(x, torch.ones(5, 16))", False),
+        ("x @ x.transpose(1, 2)", False),
+    ],
+)
+def test_what_pytorch_computes_in_tf32(call: str, tf32: bool) -> None:
+    with torch.inference_mode(), torch.device("meta"), Tf32() as mode:
+        eval(call, {"F": torch.nn.functional, "torch": torch, "x": torch.ones(2, 8, 16)})
+    assert mode.seen == tf32
+
+
+FLAGS = """
+import torch
+import torch.nn as nn
+
+torch.backends.cuda.matmul.allow_tf32 = True
+n = 4
+
+class Model(nn.Module):
+    def forward(self, x):
+        flags = (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)
+        return x + torch.tensor([*map(float, flags)])
+
+def get_inputs():
+    return [torch.zeros(n, 2)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("precision", "cudnn"), [("reference", 1.0), ("strict", 0.0)])
+def test_the_process_that_times_baselines_computes_by_the_rule(
+    tmp_path: Path, precision: str, cudnn: float
+) -> None:
+    """In a baseline's own process, whatever the problem's file sets for itself."""
+    problem = write_problem(tmp_path, FLAGS, "flags").with_precision(precision)
+    servers = ForkServers(tmp_path, interpreter=False)
+    sets = InputSets(problem, "cpu", SharedMemory("cpu"), 1)
+    inputs = InputSet("own", problem, 1, "own", [], instantiate(problem))
+    expected = Expected(torch.zeros(4, 2), torch.float32, Scale(1.0, 0.0, 1e-3), may_alias=False)
+    inputs.expected = [expected]
+    try:
+        with sets.handout(inputs) as handout, servers.fork("normal", trusted=True) as process:
+            message = problem_message(problem)
+            process.ask("reference", 60.0, problem=message, mode=None)
+            bind(process, "own", handout, 30.0)
+            outputs, places = handout.outputs, handout.output_storages
+            process.ask("call", 30.0, name="own", outputs=outputs, storages=places)
+            (result,) = inputs.results(handout)
+            assert result.tolist() == [[cudnn, 0.0]] * 4
+            process.end()
+    finally:
+        servers.close()

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from profiling.gpus import find_gpu
-from profiling.roofline import Ceilings, driver_version, make_floor, matrix_rate, measure_ceilings
+from profiling.roofline import (
+    Ceilings,
+    corrected_floor,
+    driver_version,
+    make_floor,
+    matrix_rate,
+    measure_ceilings,
+)
 
 COPY = Ceilings(
     gpu="NVIDIA H200",
@@ -114,3 +121,40 @@ def test_ceilings_are_near_the_datasheet(read_share: float) -> None:
 
     assert 0.6 * gpu.bandwidth_gb_s < seen.bandwidth_gb_s < 1.02 * gpu.bandwidth_gb_s
     assert 0.4 * gpu.tflops["bfloat16"] < seen.matrix_tflops < 1.02 * gpu.tflops["bfloat16"]
+
+
+def test_a_time_below_the_floor_lowers_it_and_says_so() -> None:
+    h200 = find_gpu("h200")
+    measured = COPY.model_copy(update={"dtype": "tf32", "matrix_tflops": 400.0})
+    floor = make_floor(1 << 20, 1 << 20, 400 * 10**9, "tf32", h200, measured)
+    assert floor.compute_ms == pytest.approx(1.0)
+    assert corrected_floor(floor, 1 << 20, h200, 1.0) == floor
+
+    # A rate that only this GPU's measurement denied is one it reaches.
+    faster = corrected_floor(floor, 1 << 20, h200, 0.9)
+    assert faster.time_ms == pytest.approx(0.9)
+    assert faster.flops == floor.flops and "0.9 ms, below the floor of 1 ms" in faster.corrected
+    # Beyond the datasheet's 494.7 TFLOP/s the FLOPs prove nothing, and bytes alone are left.
+    wrong = corrected_floor(floor, 1 << 20, h200, 0.5)
+    assert wrong.time_ms == wrong.memory_ms == floor.memory_ms
+    assert "400 GFLOP are beyond the datasheet" in wrong.corrected and "tf32" in wrong.corrected
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "bandwidth", "least"),
+    [
+        (2.4e9 / 4.5e9, 4500, 2_400_000_000),  # faster than was measured
+        (0.495, None, 2_400_000_000 - (60 << 20)),  # 4848 GB/s: outputs stayed in the L2
+        (0.3, 4800, 1_200_000_000 - (60 << 20)),  # not all inputs were read
+    ],
+)
+def test_bytes_that_cannot_have_been_moved_do_not_count(
+    time_ms: float, bandwidth: float | None, least: int
+) -> None:
+    h200, half = find_gpu("h200"), 1_200_000_000
+    floor = make_floor(half, half, 0, "bfloat16", h200, COPY)
+
+    lower = corrected_floor(floor, half, h200, time_ms)
+    assert lower.least_bytes == least and lower.time_ms <= time_ms * (1 + 1e-9)
+    assert lower.bandwidth_gb_s == pytest.approx(bandwidth or least / time_ms / 1e6)
+    assert lower.corrected

@@ -6,11 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from beamsearch.floor import measure_floor
 from beamsearch.llm.request import approximate_tokens
-from beamsearch.problem import list_problems
+from beamsearch.problem import list_problems, read_problem
+from beamsearch.proposer.card import make_card
 from beamsearch.proposer.outcomes import LESSON_CHARACTERS
 from beamsearch.proposer.prompts import BUDGET, asked_again, reask, render
-from beamsearch.proposer.questions import DiagnosisQuestion, Earlier, Memory, Prediction, Shown
+from beamsearch.proposer.questions import (
+    DiagnosisQuestion,
+    Earlier,
+    FirstQuestion,
+    Memory,
+    Prediction,
+    Shown,
+)
 from beamsearch.proposer.replies import UnreadableReply, read_diagnosis, read_review
 from beamsearch.records.candidate import Direction
 from profiling.findings import find
@@ -274,3 +283,23 @@ def test_a_prompt_that_shows_no_lessons_does_not_say_that_it_left_some_out():
     assert "Left out to keep this short: 28 older lessons" in render(variants_question(memory=many))
     for ask in (repair_question, review_question):
         assert "Left out" not in render(ask(memory=many))
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "holds", "lacks"),
+    [
+        ("conv_float32", "reference", "may be in TF32", "not TF32"),
+        ("conv_float32", "strict", 'or `"tf32x3"`, not TF32', "may be in TF32"),
+        ("matmul_float32", "reference", 'or `"tf32x3"`, not TF32', "may be in TF32"),
+    ],
+)
+def test_the_contract_states_the_rule_of_precision_in_force(name, precision, holds, lacks):
+    path = Path(__file__).parents[1] / "judge/suite/problems" / name / "problem.py"
+    problem = read_problem(path).with_precision(precision)
+    floor = measure_floor(problem, "h200", None)
+    question = FirstQuestion(problem=make_card(problem, "2", "3"), gpu="NVIDIA H200", floor=floor)
+    told = render(question)
+    assert holds in told and lacks not in told
+    below = "TF32" if lacks == "not TF32" else "float32"
+    assert f"precision below {below}," in told
+    assert ("TFLOP/s in TF32" in told) == (below == "TF32")

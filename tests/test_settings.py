@@ -1,0 +1,37 @@
+"""The rule of precision from a flag or a file to every place that goes by it."""
+
+import pytest
+
+from beamsearch.baseline import _kept_file
+from beamsearch.errors import ProblemError, UsageError
+from beamsearch.judge.reference import problem_message, read_problem_message
+from beamsearch.problem import find_problem
+from beamsearch.settings import Settings, differences, read_settings
+
+
+def test_the_rule_is_reference_unless_a_file_or_flag_says_strict(tmp_path):
+    config = tmp_path / "settings.toml"
+    config.write_text('precision = "strict"\n')
+    assert read_settings(None, {"precision": None}).precision == "reference"
+    strict = read_settings(config, {"precision": None})
+    assert strict.precision == "strict"
+    assert read_settings(config, {"precision": "reference"}).precision == "reference"
+    assert Settings.model_validate_json(strict.model_dump_json()) == strict
+    with pytest.raises(UsageError, match="precision"):
+        read_settings(None, {"precision": "tf32"})
+
+
+def test_a_run_by_the_other_rule_is_another_run():
+    told = differences(Settings(), Settings(precision="strict"))
+    assert told == ["precision: reference there, strict asked"]
+
+
+def test_a_problem_takes_the_rule_to_other_processes_and_to_what_is_kept():
+    problem = find_problem("43")
+    strict = problem.with_precision("strict")
+    assert read_problem_message(problem_message(strict)) == strict != problem
+    assert strict.with_precision(None) == strict
+    assert _kept_file(problem, None, "source") == _kept_file(problem, None, "source")
+    assert _kept_file(problem, None, "source") != _kept_file(strict, None, "source")
+    with pytest.raises(ProblemError, match="reference or strict"):
+        problem.with_precision("loose")
