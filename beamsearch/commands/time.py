@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beamsearch.commands.options import DeviceOption, DtypeOption, JsonOption, ProblemArgument
+from beamsearch.commands.options import (
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    ProblemArgument,
+    StrictNanOption,
+)
 
 if TYPE_CHECKING:
     from beamsearch.executor.jobs import Comparison
@@ -27,6 +33,7 @@ def time(
     json: JsonOption = False,
     dtype: DtypeOption = None,
     device: DeviceOption = None,
+    strict_nan: StrictNanOption = None,
 ) -> None:
     """Time kernels side by side with the input kernel, eager, torch.compile and max-autotune.
 
@@ -60,7 +67,7 @@ def time(
         path.resolve() for path in kernels
     }:
         named["input"] = found.input_kernel
-    with lane(found, picked, "h200") as (executor, _):
+    with lane(found, picked, "h200", strict_nan=bool(strict_nan)) as (executor, _):
         floor = measure_floor(found, executor.gpu, picked)
         comparison = compare(Entry(found, named), executor)
         gpu = executor.gpu

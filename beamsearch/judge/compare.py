@@ -3,11 +3,13 @@
 Everything is measured against an oracle in float32. An element may be off by the documented
 tolerance (rtol = atol = 1e-3 in float32, 1e-2 in half types), but by no more than a share of the
 output's own spread, so that neither a huge mean nor a tiny output empties the test; one rounding of
-the output's own dtype is always allowed, and so is what PyTorch's own result is off by.
+the output's own dtype is always allowed, and so is what PyTorch's own result is off by. Where that
+is known, so is what an element moves by when inputs are rounded otherwise: see `conditioning`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ ABSOLUTE_SHARE = 0.1
 standard normal terms, spread 1000, errs by 1e-3 near zero, and rightly so."""
 NOISE_SHARE = 3
 """Times PyTorch's own rms error that an element may be off: three standard deviations."""
+MOVED_SHARE = 2
+"""Times the most an element moved under the roundings that were tried."""
 PIECE = 1 << 25
 """Elements compared in one go, to bound what comparing needs beside the data."""
 
@@ -58,6 +62,8 @@ class Difference:
     """Rms error over the spread."""
     drifted: bool
     """Whether the rms error alone says that this is another result."""
+    excused: int = 0
+    """Elements outside the tolerance by no more than rounding moves them."""
 
     @property
     def passed(self) -> bool:
@@ -99,11 +105,16 @@ def mean_and_spread(oracle: torch.Tensor) -> tuple[float, float]:
     return mean, max(0.0, float(squares) / elements - mean**2) ** 0.5
 
 
-def compare(result: torch.Tensor, oracle: torch.Tensor, scale: Scale) -> Difference:
-    """Compare an output with the oracle of the same shape."""
+def compare(
+    result: torch.Tensor, oracle: torch.Tensor, scale: Scale, moved: torch.Tensor | None = None
+) -> Difference:
+    """Compare an output with the oracle of the same shape.
+
+    `moved`: how far each element moves under rounding; none where that is not known.
+    """
     rms = _rms_if_plainly_right(result, oracle, scale)
     if rms is None:
-        return _examine(result, oracle, scale)
+        return _examine(result, oracle, scale, moved)
     return Difference(
         elements=oracle.numel(),
         wrong=0,
@@ -125,6 +136,13 @@ def rms_error(result: torch.Tensor, oracle: torch.Tensor) -> float:
             torch.nan_to_num(got.to(want.dtype) - want, 0.0, 0.0, 0.0).double().square().sum()
         )
     return math.sqrt(float(squares) / max(1, oracle.numel()))
+
+
+def pieces(tensor: torch.Tensor | None, size: int = PIECE) -> Iterator[torch.Tensor | None]:
+    """The flattened tensor in pieces; of none, no end of nothing."""
+    import torch
+
+    return itertools.repeat(None) if tensor is None else iter(torch.split(tensor.flatten(), size))
 
 
 def _pieces(
@@ -164,7 +182,9 @@ def _rms_if_plainly_right(result: torch.Tensor, oracle: torch.Tensor, scale: Sca
     return rms if rms <= scale.tolerance * scale.spread + NOISE_SHARE * scale.noise else None
 
 
-def _examine(result: torch.Tensor, oracle: torch.Tensor, scale: Scale) -> Difference:
+def _examine(
+    result: torch.Tensor, oracle: torch.Tensor, scale: Scale, moved: torch.Tensor | None = None
+) -> Difference:
     """Every element by its own bound, with the worst of them."""
     import torch
 
@@ -172,18 +192,20 @@ def _examine(result: torch.Tensor, oracle: torch.Tensor, scale: Scale) -> Differ
     wrong = torch.zeros((), dtype=torch.int64, device=device)
     bad = torch.zeros((), dtype=torch.int64, device=device)
     squares = torch.zeros((), dtype=torch.float64, device=device)
-    allowed_squares = torch.zeros((), dtype=torch.float64, device=device)
+    drift_squares, allowed_squares = torch.zeros_like(squares), torch.zeros_like(squares)
     worst = torch.full((), -1.0, device=device)
     worst_index = torch.zeros((), dtype=torch.int64, device=device)
     start = 0
-    for got, want in _pieces(result, oracle):
-        error, allowed, same = errors(got, want, scale)
+    for (got, want), sway in zip(_pieces(result, oracle), pieces(moved), strict=False):
+        error, allowed, same = errors(got, want, scale, sway)
         mismatch = ~same & ~torch.isfinite(error)
         outside = ~same & ~(error <= allowed)
         bad += mismatch.sum()
         wrong += outside.sum()
         finite = torch.where(same | mismatch, 0.0, error)
         squares += finite.square().sum(dtype=torch.float64)
+        unexplained = finite if sway is None else (finite - MOVED_SHARE * sway).clamp(min=0)
+        drift_squares += unexplained.square().sum(dtype=torch.float64)
         allowed_squares += (
             torch.where(same | mismatch, 0.0, _rounding(got, want))
             .square()
@@ -207,12 +229,12 @@ def _examine(result: torch.Tensor, oracle: torch.Tensor, scale: Scale) -> Differ
         worst=max(0.0, float(worst)),
         worst_index=int(worst_index),
         relative_rms=rms / scale.spread if scale.spread else (float("inf") if rms else 0.0),
-        drifted=rms > limit,
+        drifted=float(drift_squares / max(1, elements)) ** 0.5 > limit,
     )
 
 
 def errors(
-    got: torch.Tensor, want: torch.Tensor, scale: Scale
+    got: torch.Tensor, want: torch.Tensor, scale: Scale, moved: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Absolute errors, what is allowed, and where both are the same NaN or infinity."""
     import torch
@@ -228,6 +250,8 @@ def errors(
     documented = scale.tolerance * (floor + want.abs())
     cap = SPREAD_SHARE * scale.tolerance * scale.spread
     allowed = documented.clamp(max=cap) + _rounding(got, want) + NOISE_SHARE * scale.noise
+    if moved is not None:
+        allowed = torch.maximum(allowed, MOVED_SHARE * moved.to(allowed.dtype))
     return error, allowed, same
 
 

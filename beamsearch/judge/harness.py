@@ -181,12 +181,18 @@ class Harness:
             trace = trace_call(call, Gpu.model_validate(gpu))
         return {"trace": trace.model_dump(mode="json")}
 
-    def do_call(self, name: str, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
-        """Call once, unwritten memory poisoned, and copy the results out."""
+    def do_call(
+        self, name: str, outputs: list[Any], storages: list[Any], then: str | None = None
+    ) -> dict[str, Any]:
+        """Call once, unwritten memory poisoned, and copy the results out; after a call of `then`,
+        where there is one, while both results are alive."""
         with call_mode(), _poisoned_memory():
             result = self._calls[name]()
+            second = self._calls[then]() if then is not None else None
             self._wait()
-        return self._hand_over(result, outputs, storages)
+        answer = self._hand_over(result, outputs, storages)
+        del second
+        return answer
 
     def do_time(self, warmup: int, warm: str, schedule: list[str]) -> dict[str, Any]:
         """Time one call for each name in the schedule, the L2 emptied before each. Milliseconds.
@@ -287,6 +293,7 @@ class Harness:
             told = {
                 "type": "tensor",
                 "shape": list(value.shape),
+                "stride": list(value.stride()),
                 "dtype": str(value.dtype).removeprefix("torch."),
                 "device": str(value.device),
                 "aliases_input": value.untyped_storage().data_ptr() in known,

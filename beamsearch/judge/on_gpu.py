@@ -16,7 +16,14 @@ from beamsearch.executor.jobs import Comparison, Judgement, Subject, Sweep
 from beamsearch.executor.lane import Lane
 from beamsearch.executor.usage import Usage
 from beamsearch.judge.ahead import Compilers
-from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
+from beamsearch.judge.inputs import (
+    ALWAYS_DRAWN,
+    ORDER,
+    InputSet,
+    InputSets,
+    meta_arguments,
+    order_for,
+)
 from beamsearch.judge.measure import Visit
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import (
@@ -31,6 +38,7 @@ from beamsearch.judge.profiling_run import Profilers
 from beamsearch.judge.robustness import (
     alive,
     check_determinism,
+    check_not_a_number,
     try_layouts,
     try_other_shapes,
 )
@@ -61,7 +69,8 @@ if TYPE_CHECKING:
     from profiling.gpus import Gpu
 
 TRUE_SETS = 5
-"""Input sets at the true shapes, each from a seed of its own."""
+"""Input sets at the true shapes, each from a seed of its own: `ALWAYS_DRAWN` that every candidate
+meets, and others that follow from its source. A thorough judgement takes one of each."""
 OPEN_S = 60.0
 """Seconds for a CUDA context, which takes under one."""
 CLOSE_S = 5.0
@@ -85,6 +94,7 @@ class MeasuringJudge:
         scratch: Path,
         seed: int,
         use_ncu: bool = True,
+        strict_nan: bool = False,
         usage: Usage | None = None,
     ) -> None:
         import torch
@@ -99,6 +109,7 @@ class MeasuringJudge:
         self._servers = servers
         self._scratch = scratch
         self._seed = seed
+        self._strict_nan = strict_nan
         self._usage = usage or Usage()
         self._lane = Lane(self._visit.gpu_uuid, usage=self._usage)
         self._memory = memory = SharedMemory(f"cuda:{device}")
@@ -235,10 +246,11 @@ class MeasuringJudge:
             load(process, path)
             return process
 
-        true = self._true_sets()  # before a candidate has any of the memory
+        # Before a candidate has any of the memory.
+        true = self._true_sets(source_key(source), len(ORDER) if thorough else TRUE_SETS)
         processes: list[CandidateProcess] = []
         try:
-            process, elsewhere = self._run_smoke(opened(), opened, log)
+            process, elsewhere = self._run_smoke(opened(), opened, log, thorough)
             run_sets(process, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
             if elsewhere is not None:
                 # What failed there may be the values, not the shape: all of them at the true ones.
@@ -265,12 +277,13 @@ class MeasuringJudge:
             self._mend()
         return measurement
 
-    def _true_sets(self) -> list[InputSet]:
-        """Those every candidate is run on. Raises ProblemError where they do not fit on the GPU."""
+    def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:
+        """Those a candidate of this key is run on; the first of them are everybody's. Raises
+        ProblemError where they do not fit on the GPU."""
         import torch
 
         try:
-            return self._true.draw(TRUE_SETS)
+            return self._true.draw(count, order_for(key, self._seed))
         except torch.OutOfMemoryError as error:
             raise ProblemError(
                 f"{self._problem.name} does not fit on this GPU with its oracle in float32: "
@@ -284,7 +297,11 @@ class MeasuringJudge:
                 sets.mend()
 
     def _run_smoke(
-        self, process: CandidateProcess, again: Callable[[], CandidateProcess], log: Log
+        self,
+        process: CandidateProcess,
+        again: Callable[[], CandidateProcess],
+        log: Log,
+        thorough: bool,
     ) -> tuple[CandidateProcess, Rejected | None]:
         """Shrunk shapes first: the process to go on with, and what was not right there.
 
@@ -301,6 +318,9 @@ class MeasuringJudge:
             return process, None
         try:
             run_sets(process, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S, FIRST_CALL_S)
+        except ProblemError as error:
+            log.not_checked.append(f"shrunk shapes: {error}")
+            return process, None
         except Rejected as rejection:
             if rejection.outcome is Outcome.TIMEOUT:
                 raise
@@ -310,6 +330,9 @@ class MeasuringJudge:
             self._mend()
             return process, rejection
         log.reach = Reach.GENERAL
+        if thorough or self._strict_nan:
+            strict = self._strict_nan
+            check_not_a_number(process, self._smoke, log, GPU_CALL_S, strict=strict)
         return process, None
 
     def _try_elsewhere(
