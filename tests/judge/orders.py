@@ -99,7 +99,7 @@ def online(
     start: float = -torch.inf,
     guarded: bool = True,
 ) -> Softmax:
-    """A softmax in one pass over blocks of scores (..., n), and what it makes of values (..., n, d).
+    """A softmax in one pass over blocks of scores (..., n), weighing values (..., n, d).
 
     `base2`: powers of two, the scores times log2(e). Wrong without `rescale` (sums keep the scale
     of an earlier maximum), with a `start` above minus infinity, or not `guarded` against a block
