@@ -59,7 +59,7 @@ class Difference:
     worst_index: int
     """Where it is, in the flattened output."""
     relative_rms: float
-    """Rms error over the spread."""
+    """Rms error over the spread, less what rounding explains where that is known."""
     drifted: bool
     """Whether the rms error alone says that this is another result."""
     excused: int = 0
@@ -192,7 +192,7 @@ def _examine(
     wrong = torch.zeros((), dtype=torch.int64, device=device)
     bad = torch.zeros((), dtype=torch.int64, device=device)
     squares = torch.zeros((), dtype=torch.float64, device=device)
-    drift_squares, allowed_squares = torch.zeros_like(squares), torch.zeros_like(squares)
+    allowed_squares = torch.zeros_like(squares)
     worst = torch.full((), -1.0, device=device)
     worst_index = torch.zeros((), dtype=torch.int64, device=device)
     start = 0
@@ -203,9 +203,8 @@ def _examine(
         bad += mismatch.sum()
         wrong += outside.sum()
         finite = torch.where(same | mismatch, 0.0, error)
-        squares += finite.square().sum(dtype=torch.float64)
         unexplained = finite if sway is None else (finite - MOVED_SHARE * sway).clamp(min=0)
-        drift_squares += unexplained.square().sum(dtype=torch.float64)
+        squares += unexplained.square().sum(dtype=torch.float64)
         allowed_squares += (
             torch.where(same | mismatch, 0.0, _rounding(got, want))
             .square()
@@ -229,7 +228,7 @@ def _examine(
         worst=max(0.0, float(worst)),
         worst_index=int(worst_index),
         relative_rms=rms / scale.spread if scale.spread else (float("inf") if rms else 0.0),
-        drifted=float(drift_squares / max(1, elements)) ** 0.5 > limit,
+        drifted=rms > limit,
     )
 
 

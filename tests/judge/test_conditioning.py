@@ -15,6 +15,7 @@ from beamsearch.judge.compare import compare
 from beamsearch.judge.controls import CannotTell
 from beamsearch.judge.inputs import InputSet, InputSets
 from beamsearch.judge.memory import SharedMemory
+from beamsearch.judge.precision import lower_precision
 from tests.judge.conftest import write_problem
 from tests.judge.orders import TOTALS, WRONG_TOTALS, Total, cut, in_blocks, merged, online
 
@@ -336,6 +337,8 @@ def test_rounding_explains_what_no_fixed_tolerance_does(tmp_path: Path) -> None:
             difference = sets.compare(inputs, 0, result)
             assert difference.passed
             assert difference.excused == plain.wrong
+            share = difference.relative_rms
+            assert lower_precision(result, share, expected.oracle, expected.scale) is None
             excused += plain.wrong
             spoilt = result.clone()
             spoilt[0, 3, 200, 7] += 0.1
@@ -362,7 +365,7 @@ def test_set_on_which_rounding_excuses_anything_is_dropped(tmp_path: Path) -> No
 
 
 def test_ties_are_not_broken_by_a_rounding(tmp_path: Path) -> None:
-    """One less than a whole number is the floor of what is a little smaller than it, not its own."""
+    """One less than a whole number is the floor of what is a little less, not of the number."""
     sets = InputSets(
         write_problem(tmp_path, of_rows("x.floor()")), "cpu", SharedMemory("cpu"), seed=1
     )
