@@ -7,8 +7,25 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     import torch
 
-Distribution = Literal["own", "normal", "infinite", "large", "ties", "tiny", "denormal"]
-DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
+Distribution = Literal[
+    "own",
+    "normal",
+    "infinite",
+    "large",
+    "minus_infinite",
+    "far_below",
+    "ties",
+    "huge",
+    "tiny",
+    "denormal",
+    "not_a_number",
+]
+NOT_A_NUMBER: Distribution = "not_a_number"
+"""Normal values with a few that are no numbers: what becomes of them is told, and decides only
+where that is asked for. Not one of `DISTRIBUTIONS`."""
+DISTRIBUTIONS: tuple[Distribution, ...] = tuple(
+    name for name in get_args(Distribution) if name != NOT_A_NUMBER
+)
 """In the order in which they are tried: what most often shows a wrong kernel comes first."""
 
 LARGE = {"float16": 2.0**6}
@@ -17,6 +34,15 @@ values of 1024 overflows, which says nothing about a kernel."""
 TINY = 2.0**-10
 """Factor on standard normal values: their squares are below the usual epsilons of 1e-5, and still
 normal numbers in float16."""
+HUGE = {"float16": 2.0**13}
+"""Factor on standard normal values by dtype; 2^20 where none is given: nearly all are then beyond
+65504, where a value that passes through float16 becomes infinite. In float16 six standard
+deviations stay below that."""
+FAR_BELOW = (-300.0, -150.0)
+"""Where rows of `far_below` lie: the exponential of each of their values is 0 in float32. Not
+farther, so that sums of squares in float32 tell the variance of a row to one in a thousand."""
+FAR_BELOW_SPREAD = 4.0
+"""Standard deviation inside such a row: two steps of bfloat16 there."""
 LEVELS = 2
 """Ties are whole numbers from -2 to 2, so that most windows and rows hold equal values."""
 
@@ -26,7 +52,7 @@ def draw(
 ) -> torch.Tensor:
     """Values of a shape from the generator as it is seeded, made on the device.
 
-    `normal`, `large` and `tiny` are signed; `ties` begins with a sixteenth of zeros;
+    `normal`, `large`, `huge` and `tiny` are signed; `ties` begins with a sixteenth of zeros;
     `denormal` is normal with a quarter of subnormal numbers, so that what flushes them is right
     within the tolerance; `infinite` is normal with few positive infinities and so many negative
     ones that some windows hold nothing else. `own` is the problem's to draw.
@@ -34,11 +60,14 @@ def draw(
     import torch
 
     values = torch.randn(shape, device=device, dtype=dtype)
+    name = str(dtype).removeprefix("torch.")
     if distribution == "ties":
         values.round_().clamp_(-LEVELS, LEVELS)
         values.view(-1)[: values.numel() // 16] = 0
     elif distribution == "large":
-        values *= LARGE.get(str(dtype).removeprefix("torch."), 2.0**10)
+        values *= LARGE.get(name, 2.0**10)
+    elif distribution == "huge":
+        values *= HUGE.get(name, 2.0**20)
     elif distribution == "tiny":
         values *= TINY
     elif distribution == "denormal":
@@ -49,7 +78,41 @@ def draw(
         chance = torch.rand(shape, device=device, dtype=dtype)
         values.masked_fill_(chance < 0.75, -torch.inf)
         values.masked_fill_(chance > 0.99, torch.inf)
+    elif distribution == "minus_infinite":
+        values.masked_fill_(_runs(shape, device), -torch.inf)
+    elif distribution == "far_below":
+        low, high = FAR_BELOW
+        rows = torch.rand(_first(shape), device=device, dtype=dtype)
+        values.mul_(FAR_BELOW_SPREAD).add_(rows * (high - low) + low)
+    elif distribution == NOT_A_NUMBER and values.numel():
+        chance = torch.rand(shape, device=device)
+        values.masked_fill_(chance < 1 / 512, torch.nan)
+        values.view(-1)[values.numel() // 2] = torch.nan
     return values
+
+
+def _first(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """One number for each index of the first dimension of several: a whole image or head lies far
+    below zero, along whatever dimension a problem reduces it."""
+    return (*shape[:1], *(1 for _ in shape[1:])) if len(shape) > 1 else (1,) * len(shape)
+
+
+def _runs(shape: tuple[int, ...], device: str) -> torch.Tensor:
+    """One run in each row of the last dimension, of any length but never the whole row.
+
+    Half of the runs begin with the row: there a kernel that goes through it block by block finds
+    its first block, whatever its size, without a single number.
+    """
+    import torch
+
+    size = shape[-1] if shape else 1
+    rows = (*shape[:-1], 1)
+    length = (torch.rand(rows, device=device) * size).long().clamp_(max=max(0, size - 1))
+    start = (torch.rand(rows, device=device) * (size - length + 1)).long()
+    start.masked_fill_(torch.rand(rows, device=device) < 0.5, 0)
+    index = torch.arange(size, device=device)
+    mask = (index >= start) & (index < start + length)
+    return mask.view(shape)
 
 
 def vary_constants(model: torch.nn.Module) -> None:

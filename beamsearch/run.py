@@ -278,6 +278,7 @@ class _Run:
             scratch=self.trace.scratch,
             seed=self._judge_seed(),
             profiler=self.settings.profiler,
+            strict_nan=self.settings.strict_nan,
             usage=self.usage,
         )
 

@@ -56,6 +56,8 @@ class Settings(BaseModel):
     since a model hardly tells neighbours apart."""
     review: bool = False
     """Whether the model looks for errors in candidates before they are judged."""
+    strict_nan: bool = False
+    """Whether a kernel must pass on what is not a number as the reference does; told where not."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """None: the problem's own."""
     precision: Precision = "reference"

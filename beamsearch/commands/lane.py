@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def lane(
-    problem: Problem, device: int | None, target: str, seed: int | None = None
+    problem: Problem,
+    device: int | None,
+    target: str,
+    seed: int | None = None,
+    *,
+    strict_nan: bool = False,
 ) -> Iterator[tuple[Executor, Path]]:
     """An executor on this device, or one that compiles for the target where there is none; and its
     scratch folder. Inputs are drawn from the seed, or from a secret one."""
@@ -32,6 +37,7 @@ def lane(
             device=device,
             scratch=Path(scratch),
             seed=secrets.randbits(128) if seed is None else seed,
+            strict_nan=strict_nan,
         )
         try:
             yield executor, Path(scratch)

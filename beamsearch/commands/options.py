@@ -64,6 +64,12 @@ SeedOption = Annotated[
     int | None,
     typer.Option(metavar="S", help="Draw everything from this seed. Default: inputs are secret."),
 ]
+StrictNanOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--strict-nan", help="Refuse kernels that do not pass NaN on as the reference does."
+    ),
+]
 MaxCostOption = Annotated[
     float | None,
     typer.Option(metavar="USD", help="Stop before model calls cost more, in US dollars."),

@@ -14,6 +14,7 @@ from beamsearch.commands.options import (
     JsonOption,
     PrecisionOption,
     ProblemArgument,
+    StrictNanOption,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def time(
     dtype: DtypeOption = None,
     precision: PrecisionOption = None,
     device: DeviceOption = None,
+    strict_nan: StrictNanOption = None,
 ) -> None:
     """Time kernels side by side with the input kernel, eager, torch.compile and max-autotune.
 
@@ -67,7 +69,7 @@ def time(
         path.resolve() for path in kernels
     }:
         named["input"] = found.input_kernel
-    with lane(found, picked, "h200") as (executor, _):
+    with lane(found, picked, "h200", strict_nan=bool(strict_nan)) as (executor, _):
         floor = measure_floor(found, executor.gpu, picked)
         comparison = compare(Entry(found, named), executor)
         for taken in comparison.measurements.values():

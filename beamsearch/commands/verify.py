@@ -15,6 +15,7 @@ from beamsearch.commands.options import (
     PrecisionOption,
     ProblemArgument,
     SeedOption,
+    StrictNanOption,
     TargetOption,
 )
 
@@ -37,6 +38,7 @@ def verify(
     target: TargetOption = None,
     device: DeviceOption = None,
     seed: SeedOption = None,
+    strict_nan: StrictNanOption = None,
 ) -> None:
     """Judge a kernel: every stage and check. Exit code 0 only where the verdict is correct."""
     from beamsearch.environment import check_platform, pick_device
@@ -51,7 +53,7 @@ def verify(
     found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     source = read_source(kernel)
     subject = Subject(name=kernel.stem, source=source)
-    with lane(found, picked, target or "h200", seed) as (executor, _):
+    with lane(found, picked, target or "h200", seed, strict_nan=bool(strict_nan)) as (executor, _):
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
         where, walls = executor.gpu, executor.walls()
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}

@@ -53,6 +53,7 @@ class LocalExecutor:
         seed: int,
         interpreter_processes: int = 2,
         profiler: Literal["auto", "compiler"] = "auto",
+        strict_nan: bool = False,
         usage: Usage | None = None,
     ) -> None:
         self.usage = usage or Usage()
@@ -71,7 +72,7 @@ class LocalExecutor:
         self._without: ModellingJudge | None = None
         self._measuring: MeasuringJudge | None = None
         common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
-        common["usage"] = self.usage
+        common |= {"usage": self.usage, "strict_nan": strict_nan}
         if device is None:
             self._without = ModellingJudge(problem, gpu, slots=interpreter_processes, **common)
         else:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.distributions import DISTRIBUTIONS, Distribution
+from beamsearch.distributions import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
 from beamsearch.errors import ProblemError
-from beamsearch.judge.compare import PIECE, compare, errors, mean_and_spread
+from beamsearch.judge.compare import PIECE, compare, errors, mean_and_spread, pieces
 from beamsearch.judge.oracle import Expected, expected_of, oracle_dtype, run_oracle
 from beamsearch.problem import Instance, Problem, instantiate, shrink
 
@@ -37,7 +37,7 @@ def defined_distributions(problem: Problem) -> tuple[Distribution, ...]:
     except ProblemError:
         return ("own", "normal")
     found: list[Distribution] = ["own"]
-    for distribution in DISTRIBUTIONS[1:]:
+    for distribution in (*DISTRIBUTIONS[1:], NOT_A_NUMBER):
         with suppress(CannotTell, ProblemError):
             instance = instantiate(small, "cpu", 0, distribution)
             oracles = run_oracle(instance, instance.inputs, oracle_dtype(small, "cpu"))
@@ -58,6 +58,8 @@ def expect(
     expected, own = expected_of(instance, oracles, others)
     check_defined(distribution, expected, own)
     del own
+    if distribution == NOT_A_NUMBER:  # it may well be all that comes out
+        return expected
     for item, other in zip(expected, others, strict=True):
         check_controls(item, other)
     return expected
@@ -73,15 +75,16 @@ def check_defined(
     """
     import torch
 
-    if distribution == "own":
+    if distribution in ("own", NOT_A_NUMBER):
         return
+    infinite = distribution in ("infinite", "minus_infinite")
     for item, value in zip(expected, own, strict=True):
         if not value.is_floating_point():
             continue
         for result in (item.oracle.to(item.dtype), value):
-            if distribution == "infinite" and bool(torch.isnan(result).any()):
+            if infinite and bool(torch.isnan(result).any()):
                 raise CannotTell("the reference makes no number of them")
-            if distribution != "infinite" and not bool(torch.isfinite(result).all()):
+            if not infinite and not bool(torch.isfinite(result).all()):
                 raise CannotTell("the reference makes no finite number of them")
 
 
@@ -113,12 +116,15 @@ def would_pass(wrong: torch.Tensor, expected: Expected) -> bool:
     import torch
 
     oracle = expected.oracle
-    for got, want in zip(
-        torch.split(_flat(wrong), PIECE), torch.split(oracle.flatten(), PIECE), strict=True
+    for got, want, moved in zip(
+        torch.split(_flat(wrong), PIECE),
+        torch.split(oracle.flatten(), PIECE),
+        pieces(expected.moved),
+        strict=False,
     ):
-        if bool(_noticed(got, want, expected).any()):
+        if bool(_noticed(got, want, expected, moved).any()):
             return False
-    return compare(wrong, oracle, expected.scale).passed
+    return compare(wrong, oracle, expected.scale, expected.moved).passed
 
 
 def hides_a_part(replaced: torch.Tensor, expected: Expected) -> bool:
@@ -132,11 +138,14 @@ def hides_a_part(replaced: torch.Tensor, expected: Expected) -> bool:
     size = -(-oracle.numel() // PARTS)
     whole = size * max(1, PIECE // size)
     changed = noticed = torch.zeros((), dtype=torch.int64, device=oracle.device)
-    for got, want in zip(
-        torch.split(_flat(replaced), whole), torch.split(oracle, whole), strict=True
+    for got, want, moved in zip(
+        torch.split(_flat(replaced), whole),
+        torch.split(oracle, whole),
+        pieces(expected.moved, whole),
+        strict=False,
     ):
         changed = changed + _parts(got != want.to(expected.dtype), size)
-        noticed = noticed + _parts(_noticed(got, want, expected), size)
+        noticed = noticed + _parts(_noticed(got, want, expected, moved), size)
     return int(changed - noticed) > max(1, int(changed) // UNNOTICED)
 
 
@@ -148,9 +157,11 @@ def _parts(mask: torch.Tensor, size: int) -> torch.Tensor:
     return torch.nn.functional.pad(mask, (0, short)).view(-1, size).any(1).sum()
 
 
-def _noticed(got: torch.Tensor, want: torch.Tensor, expected: Expected) -> torch.Tensor:
+def _noticed(
+    got: torch.Tensor, want: torch.Tensor, expected: Expected, moved: torch.Tensor | None
+) -> torch.Tensor:
     """Where an element would be judged wrong."""
-    error, allowed, same = errors(got, want, expected.scale)
+    error, allowed, same = errors(got, want, expected.scale, moved)
     return ~same & ~(error <= allowed)
 
 

@@ -95,11 +95,17 @@ class Harness:
             trace = trace_call(call, Gpu.model_validate(gpu))
         return {"trace": trace.model_dump(mode="json")}
 
-    def do_call(self, name: str, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
-        """Call once, unwritten memory poisoned, and copy the results out."""
+    def do_call(
+        self, name: str, outputs: list[Any], storages: list[Any], then: str | None = None
+    ) -> dict[str, Any]:
+        """Call once, unwritten memory poisoned, and copy the results out; after a call of `then`,
+        where there is one, while both results are alive."""
         with call_mode(), _poisoned_memory():
             result = self._calls[name]()
-        return self._hand_over(result, outputs, storages)
+            second = self._calls[then]() if then is not None else None
+        answer = self._hand_over(result, outputs, storages)
+        del second
+        return answer
 
     def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were."""
@@ -116,6 +122,7 @@ class Harness:
             told = {
                 "type": "tensor",
                 "shape": list(value.shape),
+                "stride": list(value.stride()),
                 "dtype": str(value.dtype).removeprefix("torch."),
                 "device": str(value.device),
                 "aliases_input": value.untyped_storage().data_ptr() in known,

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from beamsearch.distributions import DISTRIBUTIONS, Distribution
+from beamsearch.distributions import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
 from beamsearch.errors import ProblemError
+from beamsearch.judge.compare import Difference, compare
+from beamsearch.judge.conditioning import Source, Sway
 from beamsearch.judge.controls import CannotTell, defined_distributions, expect
 from beamsearch.judge.memory import GUARD_BYTES, Buffer, SharedMemory
 from beamsearch.judge.oracle import Expected, oracle_dtype, run_oracle
@@ -26,8 +28,13 @@ Layout = Literal["strided", "misaligned"]
 
 ORDER: tuple[Distribution, ...] = ("own", *DISTRIBUTIONS)
 """In which order sets are drawn at the true shapes: the problem's own twice, then one of each."""
+ALWAYS_DRAWN = 3
+"""Sets at the true shapes that every kernel meets: its own inputs twice and normal ones. Which of
+the others it meets follows from the kernel: see `order_for`."""
 MEMORY_SHARE = 3
 """Sets take a third of a GPU's memory at most; one beyond that is made anew each time."""
+KEPT_SWAY = 1 << 24
+"""Outputs of at most so many elements keep how far they move: two bytes each."""
 ALWAYS_KEPT = 2
 """Sets that stay in memory however large they are: timing rotates through them."""
 
@@ -65,6 +72,8 @@ class InputSet:
     """Kept where handouts are copied from it; on a GPU the shared memory is the only copy."""
     shared: Handout | None = None
     """On a GPU: the set in memory, none where it is made anew each time."""
+    sway: Sway | None = None
+    """How far rounding moves its outputs, where that was asked and is small enough to keep."""
 
     def results(self, handout: Handout) -> list[torch.Tensor]:
         """What came back, on the judge's memory."""
@@ -133,8 +142,10 @@ class InputSets:
 
     def _find(self, label: str, distribution: Distribution) -> InputSet | None:
         """The set of that name, built where it is not there yet; none where it proves nothing."""
-        if label in self._sets or label in self._dropped:
-            return self._sets.get(label)
+        if label in self._dropped:
+            return None
+        if label in self._sets:
+            return self._sets[label]
         if self._defined is None:
             self._defined = defined_distributions(self.problem)
         if distribution not in self._defined:
@@ -153,8 +164,7 @@ class InputSets:
         if self._wide is None:
             self._wide = oracle_dtype(self.problem, self.device)
         instance = instantiate(self.problem, self.device, seed, distribution)
-        other = instantiate(self.problem, self.device, seed + 1, distribution).inputs
-        expected = expect(instance, other, self._wide, distribution)
+        expected = expect(instance, self._others(seed, distribution), self._wide, distribution)
         built = InputSet(label, self.problem, seed, distribution, expected, instance)
         if self.device == "cpu":
             return built
@@ -227,6 +237,55 @@ class InputSets:
     def _instance(self, inputs: InputSet) -> Instance:
         return instantiate(self.problem, self.device, inputs.seed, inputs.distribution)
 
+    def _others(self, seed: int, distribution: Distribution) -> tuple[Any, ...]:
+        """Inputs of another seed, for outputs that are surely wrong."""
+        return instantiate(self.problem, self.device, seed + 1, distribution).inputs
+
+    def with_not_a_number(self) -> InputSet | None:
+        """Inputs a few of which are no numbers; none where the operation takes no such thing."""
+        with self._lock:
+            return self._find(f"{NOT_A_NUMBER} #1", NOT_A_NUMBER)
+
+    def compare(self, inputs: InputSet, index: int, result: torch.Tensor) -> Difference:
+        """An output of a set against its oracle. What is outside the tolerance is looked at again,
+        by how far rounding moves the outputs of these very inputs; not where they are whole
+        numbers, which are exact and whose ties a rounding would break.
+
+        Raises CannotTell where the set turns out to prove nothing, which drops it.
+        """
+        import torch
+
+        expected = inputs.expected[index]
+        plain = compare(result, expected.oracle, expected.scale)
+        if plain.passed or inputs.distribution in ("ties", NOT_A_NUMBER):
+            return plain
+        sway = inputs.sway or Sway(self._source(inputs))
+        if sum(item.oracle.numel() for item in inputs.expected) <= KEPT_SWAY:
+            inputs.sway = sway
+        try:
+            return sway.reconsider(plain, result, index, inputs.expected)
+        except torch.OutOfMemoryError:  # the tolerance alone decides
+            return plain
+        except CannotTell as reason:
+            self._dropped[inputs.label] = f"where rounding is allowed for, {reason}"
+            raise
+        finally:
+            self._release()
+
+    def proves(self, inputs: InputSet) -> bool:
+        """Whether the set can still tell right from wrong."""
+        return inputs.label not in self._dropped
+
+    def _source(self, inputs: InputSet) -> Source:
+        assert self._wide is not None
+        return Source(
+            instance=lambda: inputs.instance or self._instance(inputs),
+            other_inputs=lambda: self._others(inputs.seed, inputs.distribution),
+            wide=self._wide,
+            dtype=self.problem.dtype,
+            seed=inputs.seed,
+        )
+
     def repair(self, inputs: InputSet) -> None:
         """Put back what a candidate wrote into shared inputs."""
         if inputs.shared is None:
@@ -247,7 +306,7 @@ class InputSets:
         instance = instantiate(self.problem, self.device, seed, inputs.distribution)
         oracles = run_oracle(instance, instance.inputs, self._wide) if oracle else []
         # Nothing above changed the set: memory may have run out.
-        inputs.seed = seed
+        inputs.seed, inputs.sway = seed, None
         if oracle:
             inputs.expected = [
                 replace(item, oracle=values)
@@ -330,6 +389,20 @@ class InputSets:
             self._sets, self._result_buffers, self._spare = {}, {}, []
             self._kept_bytes = 0
         self._release()
+
+
+def order_for(
+    key: str, seed: int, order: Sequence[Distribution] = ORDER, fixed: int = ALWAYS_DRAWN
+) -> tuple[Distribution, ...]:
+    """In which order one kernel meets the distributions: what follows the fixed ones is shuffled by
+    the kernel's key and the judge's seed.
+
+    A judgement then costs a few sets, no kernel is made for the few, and the kernels of a run meet
+    them all; a thorough judgement draws as many as there are.
+    """
+    first, rest = order[:fixed], order[fixed:]
+    hashed = {name: hashlib.sha256(f"{seed}/{key}/{name}".encode()).digest() for name in rest}
+    return (*first, *sorted(rest, key=hashed.__getitem__))
 
 
 def meta_arguments(problem: Problem, layout: Layout | None = None) -> dict[str, Any]:

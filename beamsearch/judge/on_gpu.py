@@ -15,12 +15,24 @@ from beamsearch.executor.jobs import Comparison, Judgement, Subject, Sweep
 from beamsearch.executor.lane import Lane
 from beamsearch.executor.usage import Usage
 from beamsearch.judge.capture.ahead import Captured, Captures, Form
-from beamsearch.judge.inputs import ORDER, InputSet, InputSets, meta_arguments
+from beamsearch.judge.inputs import (
+    ALWAYS_DRAWN,
+    ORDER,
+    InputSet,
+    InputSets,
+    meta_arguments,
+    order_for,
+)
 from beamsearch.judge.measure import Visit
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import ForkServers
 from beamsearch.judge.profiling_run import Profilers
-from beamsearch.judge.robustness import check_determinism, tell_layouts, tell_other_shapes
+from beamsearch.judge.robustness import (
+    check_determinism,
+    check_not_a_number,
+    tell_layouts,
+    tell_other_shapes,
+)
 from beamsearch.judge.runner.client import Replay, RunnerProcess
 from beamsearch.judge.sanitizer import check_memory
 from beamsearch.judge.shapes import other_shapes
@@ -48,7 +60,8 @@ if TYPE_CHECKING:
     from profiling.gpus import Gpu
 
 TRUE_SETS = 5
-"""Input sets at the true shapes, each from a seed of its own."""
+"""Input sets at the true shapes, each from a seed of its own: `ALWAYS_DRAWN` that every candidate
+meets, and others that follow from its source. A thorough judgement takes one of each."""
 CLOSE_S = 5.0
 """Seconds to wait for the lane at the end."""
 TUNING_CALLS = 5
@@ -72,6 +85,7 @@ class MeasuringJudge:
         scratch: Path,
         seed: int,
         use_ncu: bool = True,
+        strict_nan: bool = False,
         usage: Usage | None = None,
     ) -> None:
         import torch
@@ -86,6 +100,7 @@ class MeasuringJudge:
         self._servers = servers
         self._scratch = scratch
         self._seed = seed
+        self._strict_nan = strict_nan
         self._usage = usage or Usage()
         self._lane = Lane(self._visit.gpu_uuid, usage=self._usage)
         self._memory = memory = SharedMemory(f"cuda:{device}")
@@ -256,10 +271,10 @@ class MeasuringJudge:
         """Every stage on the GPU. Needs the lane. Raises Rejected."""
         import torch
 
-        true = self._true_sets()
+        true = self._true_sets(source_key(source), len(ORDER) if thorough else TRUE_SETS)
         timed = self._visit.timed_inputs(self._true, true)
         try:
-            elsewhere = self._run_smoke(captured, log)
+            elsewhere = self._run_smoke(captured, log, thorough)
             with self._loaded("candidate", form) as replay:
                 run_sets(replay, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
                 if elsewhere is not None:
@@ -288,12 +303,13 @@ class MeasuringJudge:
         run_sets(replay, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
         log.specialised(Stage.OTHER_SHAPES, "shrunk shapes", elsewhere.reason)
 
-    def _true_sets(self) -> list[InputSet]:
-        """Those every candidate is run on. Raises ProblemError where they do not fit on the GPU."""
+    def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:
+        """Those a candidate of this key is run on; the first of them are everybody's. Raises
+        ProblemError where they do not fit on the GPU."""
         import torch
 
         try:
-            return self._true.draw(TRUE_SETS)
+            return self._true.draw(count, order_for(key, self._seed))
         except torch.OutOfMemoryError as error:
             raise ProblemError(
                 f"{self._problem.name} does not fit on this GPU with its oracle in float32: "
@@ -306,7 +322,7 @@ class MeasuringJudge:
             if sets is not None:
                 sets.mend()
 
-    def _run_smoke(self, captured: Captured, log: Log) -> Rejected | None:
+    def _run_smoke(self, captured: Captured, log: Log, thorough: bool) -> Rejected | None:
         """Shrunk shapes first: what was not right there.
 
         A kernel that raises there, cannot be bound, crashes or computes something else may be made
@@ -326,6 +342,12 @@ class MeasuringJudge:
                 raise captured.small_rejection
             with self._loaded("shrunk", captured.small) as replay:
                 run_sets(replay, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S, FIRST_CALL_S)
+                if thorough or self._strict_nan:
+                    strict = self._strict_nan
+                    check_not_a_number(replay, self._smoke, log, GPU_CALL_S, strict=strict)
+        except ProblemError as error:
+            log.not_checked.append(f"shrunk shapes: {error}")
+            return None
         except Rejected as rejection:
             if rejection.outcome is Outcome.TIMEOUT:
                 raise

@@ -20,6 +20,9 @@ SMALL_BYTES = 1 << 22
 DOUBLE_FLOPS = 2e11
 """The most work done in float64: half a second on a GPU with few units for it."""
 
+Change = Callable[[int, "torch.Tensor"], "torch.Tensor"]
+"""Other values of a widened tensor; the number tells tensors apart."""
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -32,6 +35,10 @@ class Expected:
     scale: Scale
     may_alias: bool
     """Whether the reference itself returns memory of its inputs."""
+    stride: tuple[int, ...] = ()
+    """Of the reference's own output; empty where it is not known."""
+    moved: torch.Tensor | None = None
+    """How far each element moves under rounding; none where that was not measured."""
 
 
 def oracle_dtype(problem: Problem, device: str) -> torch.dtype:
@@ -56,21 +63,23 @@ def oracle_dtype(problem: Problem, device: str) -> torch.dtype:
 
 
 def run_oracle(
-    instance: Instance, inputs: tuple[Any, ...], wide: torch.dtype
+    instance: Instance, inputs: tuple[Any, ...], wide: torch.dtype, change: Change | None = None
 ) -> list[torch.Tensor]:
     """The reference's outputs in `wide`; in float32 where the reference insists on less. No TF32.
 
-    Raises ProblemError where it fails, OutOfMemoryError as it is.
+    `change` makes other values of each widened floating-point input, parameter and buffer. Raises
+    ProblemError where the reference fails, OutOfMemoryError as it is.
     """
     import torch
 
     with torch.inference_mode(), products("strict"):
         if wide is torch.float64 and _dtype_of(instance) is not torch.float64:
             try:
-                return _run_as(instance, inputs, torch.float64)
+                return _run_as(instance, inputs, torch.float64, change)
             except (ProblemError, torch.OutOfMemoryError):
                 pass  # a reference that names its dtypes, or is larger inside than outside
-        return _run_as(instance, inputs, wide if wide is _dtype_of(instance) else torch.float32)
+        narrow = wide if wide is _dtype_of(instance) else torch.float32
+        return _run_as(instance, inputs, narrow, change)
 
 
 def _dtype_of(instance: Instance) -> torch.dtype | None:
@@ -82,15 +91,23 @@ def _dtype_of(instance: Instance) -> torch.dtype | None:
     return torch.float64 if double else None
 
 
-def _run_as(instance: Instance, inputs: tuple[Any, ...], dtype: torch.dtype) -> list[torch.Tensor]:
+def _run_as(
+    instance: Instance, inputs: tuple[Any, ...], dtype: torch.dtype, change: Change | None = None
+) -> list[torch.Tensor]:
     import torch
 
-    def widened(value: Any) -> Any:
-        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.to(dtype) if floating else value
+    def widened(number: int, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        return change(number, value.to(dtype)) if change else value.to(dtype)
 
     model = copy.deepcopy(instance.model).to(dtype)
-    outputs = as_outputs(run_reference(lambda: model(*map(widened, inputs))))
+    if change:
+        state = [*model.parameters(), *model.buffers()]
+        for number, tensor in enumerate(state, start=len(inputs)):
+            tensor.data = widened(number, tensor.data)
+    values = [widened(number, value) for number, value in enumerate(inputs)]
+    outputs = as_outputs(run_reference(lambda: model(*values)))
     kept = torch.float64 if _dtype_of(instance) is torch.float64 else torch.float32
     return [
         output.to(kept).contiguous() if output.is_floating_point() else output.contiguous()
@@ -136,6 +153,7 @@ def expected_of(
             dtype=value.dtype,
             scale=_scale(value, oracle, other, rough),
             may_alias=value.untyped_storage().data_ptr() in pointers,
+            stride=value.stride(),
         )
         for value, oracle, other, rough in zip(own, oracles, others, in_tf32, strict=True)
     ]

@@ -65,6 +65,52 @@ def check_determinism(
         log.passed(stage, "bitwise equal", f"{RUNS} runs")
 
 
+def check_two_alive(
+    process: Callee,
+    sets: InputSets,
+    drawn: Sequence[InputSet],
+    log: Log,
+    timeout_s: float,
+) -> None:
+    """A first result, looked at after a second call while both are alive. Raises Rejected where the
+    second call changed it, as a kernel does that returns memory it keeps."""
+    first, second = drawn[0], drawn[-1]
+    name = "two results alive"
+    with sets.handout(first) as handout, sets.handout(second) as other:
+        bind(process, name, handout, timeout_s)
+        bind(process, f"{name}, second", other, timeout_s)
+        try:
+            call_once(
+                process, sets, first, handout, Stage.SMOKE, timeout_s, name, f"{name}, second"
+            )
+        except Rejected as rejection:
+            if rejection.outcome is not Outcome.WRONG:
+                raise
+            reason = f"a result is changed by the next call: {rejection.reason}; return new memory"
+            raise Rejected(Outcome.WRONG, Stage.SMOKE, reason) from rejection
+    log.passed(Stage.SMOKE, name, "the second call leaves the first result as it is")
+
+
+def check_not_a_number(
+    process: Callee, sets: InputSets, log: Log, timeout_s: float, *, strict: bool
+) -> None:
+    """Whether what is not a number comes through as in the reference: told, and where it is asked
+    for strictly, refused where it does not. Raises Rejected."""
+    name = "not-a-number"
+    inputs = sets.with_not_a_number()
+    if inputs is None:
+        log.not_checked.append("not-a-number: the reference takes no such inputs")
+        return
+    try:
+        run_sets(process, sets, [inputs], Stage.SMOKE, Log(), timeout_s)
+    except Rejected as rejection:
+        if strict or not (rejection.raised or rejection.outcome is Outcome.WRONG):
+            raise  # else its process is as good as before
+        log.reported(Stage.SMOKE, name, False, f"not as in the reference: {rejection.reason}")
+    else:
+        log.reported(Stage.SMOKE, name, True, "as in the reference")
+
+
 def as_bits(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as whole numbers, in which not-a-number equals itself."""
     import torch
@@ -80,16 +126,13 @@ def tell_other_shapes(
     if log.reach is None:
         log.reach = Reach.GENERAL
     for label, sets in shapes:
-        try:
-            chosen = sets.draw(1)
-        except ProblemError as error:
-            log.reported(Stage.OTHER_SHAPES, label, True, f"nothing can be told: {error}")
-            continue
         told = Log()
         try:
             with opened(meta_arguments(sets.problem)) as callee:
-                run_sets(callee, sets, chosen, Stage.OTHER_SHAPES, told, timeout_s)
-            log.reported(Stage.OTHER_SHAPES, label, True, told.checks[-1].message)
+                run_sets(callee, sets, sets.draw(1), Stage.OTHER_SHAPES, told, timeout_s)
+            log.reported(Stage.OTHER_SHAPES, label, True, told.checks[0].message)
+        except ProblemError as error:
+            log.reported(Stage.OTHER_SHAPES, label, True, f"nothing can be told: {error}")
         except Rejected as rejection:
             if rejection.outcome is Outcome.TIMEOUT:  # slow there, or for ever: who knows
                 log.reported(Stage.OTHER_SHAPES, label, False, rejection.reason)

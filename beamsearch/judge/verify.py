@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from beamsearch.errors import KernelError
-from beamsearch.judge.compare import compare
+from beamsearch.errors import KernelError, ProblemError
+from beamsearch.judge.controls import CannotTell
 from beamsearch.judge.conversation import DeadlineMissed, ProcessDied, ToldError
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.oracle import Expected
@@ -240,13 +240,33 @@ def run_sets(
     first_s: float | None = None,
 ) -> None:
     """Call the candidate once on each set and compare what comes back; the first call at these
-    shapes may take `first_s`, for a kernel that tunes itself there."""
+    shapes may take `first_s`, for a kernel that tunes itself there. Raises Rejected, and
+    ProblemError where no set turns out to prove anything."""
+    strides = ""
     for number, inputs in enumerate(chosen):
         limit_s = timeout_s if number or first_s is None else first_s
         with sets.handout(inputs) as handout:
             bind(process, f"{stage.value} {inputs.label}", handout, limit_s)
-            call_once(process, sets, inputs, handout, stage, limit_s)
-            log.passed(stage, inputs.label, f"right on {shapes(handout)}")
+            compared = call_once(process, sets, inputs, handout, stage, limit_s)
+            strides = strides or compared.strides
+            if sets.proves(inputs):
+                log.passed(stage, inputs.label, f"right on {shapes(handout)}{compared.excused}")
+    if strides:
+        log.reported(stage, "strides", False, strides)
+    if chosen and not any(sets.proves(inputs) for inputs in chosen):
+        raise ProblemError(
+            f"{sets.problem.name} cannot tell right from wrong: {'; '.join(sets.dropped)}"
+        )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What is told of a right result."""
+
+    excused: str = ""
+    """Behind "right": how much of it only rounding explains."""
+    strides: str = ""
+    """How its strides differ from the reference's."""
 
 
 def call_once(
@@ -257,8 +277,10 @@ def call_once(
     stage: Stage,
     timeout_s: float,
     name: str | None = None,
-) -> None:
-    """Call what is bound under the name (the set's at this stage), and compare. Raises Rejected."""
+    then: str | None = None,
+) -> Compared:
+    """Call what is bound under the name (the set's at this stage), and compare. `then` is called
+    too before the result is looked at. Raises Rejected."""
     handout.poison()
     where = f"on {inputs.label} inputs of {shapes(handout)}"
     answer = guarded(
@@ -268,11 +290,12 @@ def call_once(
             "call",
             timeout_s,
             name=name or f"{stage.value} {inputs.label}",
+            then=then,
             outputs=handout.outputs,
             storages=handout.output_storages,
         ),
     )
-    check_result(answer, inputs, sets, handout, stage, where)
+    return check_result(answer, inputs, sets, handout, stage, where)
 
 
 def check_result(
@@ -282,7 +305,7 @@ def check_result(
     handout: Handout,
     stage: Stage,
     where: str,
-) -> None:
+) -> Compared:
     """Compare what a call handed over with the oracle. Raises Rejected."""
 
     def wrong(reason: str) -> Rejected:
@@ -303,8 +326,29 @@ def check_result(
         complaint = misfit(told, expected)
         if complaint:
             raise wrong(complaint)
-    for result, expected in zip(inputs.results(handout), inputs.expected, strict=True):
-        difference = compare(result, expected.oracle, expected.scale)
+    excused = compare_values(inputs, sets, handout, wrong)
+    strides = [
+        other_strides(told, one) for told, one in zip(reported, inputs.expected, strict=True)
+    ]
+    return Compared(
+        excused=f"; rounding of the inputs explains {excused} elements" if excused else "",
+        strides="; ".join(text for text in strides if text),
+    )
+
+
+def compare_values(
+    inputs: InputSet, sets: InputSets, handout: Handout, wrong: Callable[[str], Rejected]
+) -> int:
+    """How many elements only rounding explains; none where the set turns out to prove nothing.
+    Raises what `wrong` makes of a reason."""
+    excused = 0
+    for index, result in enumerate(inputs.results(handout)):
+        expected = inputs.expected[index]
+        try:
+            difference = sets.compare(inputs, index, result)
+        except CannotTell:
+            return 0
+        excused += difference.excused
         if not difference.passed:
             raise wrong(difference.explain(result, expected.oracle))
         if inputs.distribution in ("own", "normal"):
@@ -312,6 +356,18 @@ def check_result(
             reason = lower_precision(result, share, expected.oracle, expected.scale)
             if reason:
                 raise wrong(reason)
+    return excused
+
+
+def other_strides(told: dict[str, Any], expected: Expected) -> str:
+    """How an output's strides differ from the reference's, or nothing. Told, never rejected."""
+    stride, shape = told.get("stride"), expected.oracle.shape
+    if not isinstance(stride, list) or len(stride) != len(expected.stride):
+        return ""
+    pairs = zip(stride, expected.stride, shape, strict=True)
+    if all(got == want or size == 1 for got, want, size in pairs):
+        return ""
+    return f"an output has strides {tuple(stride)}, the reference's has {expected.stride}"
 
 
 def misfit(told: Any, expected: Expected) -> str | None:

@@ -13,10 +13,15 @@ from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Judgement, Subject, Sweep
 from beamsearch.executor.usage import Usage
 from beamsearch.judge.capture.ahead import Captures
-from beamsearch.judge.inputs import InputSets, meta_arguments
+from beamsearch.judge.inputs import InputSets, meta_arguments, order_for
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import CandidateProcess, ForkServers
-from beamsearch.judge.robustness import tell_layouts, tell_other_shapes
+from beamsearch.judge.robustness import (
+    check_not_a_number,
+    check_two_alive,
+    tell_layouts,
+    tell_other_shapes,
+)
 from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verify import (
@@ -40,8 +45,10 @@ from profiling.profile import Profile
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
 
-SMOKE_SETS = 4
-"""Input sets that every candidate is run on; a call takes 0.05 to 2 s in the interpreter."""
+SMOKE_SETS = 5
+"""Input sets that a candidate is run on; a call takes 0.05 to 2 s in the interpreter."""
+ALWAYS_RUN = 2
+"""Of these, the problem's own and normal ones for every candidate; see `order_for`."""
 MODELLED_FORMS = 4
 """Of a sweep, the kernel as it is included: each takes a second or two, and a model that cannot
 tell neighbours apart."""
@@ -64,8 +71,10 @@ class ModellingJudge:
         scratch: Path,
         seed: int,
         slots: int,
+        strict_nan: bool = False,
         usage: Usage | None = None,
     ) -> None:
+        self._strict_nan = strict_nan
         self._usage = usage or Usage()
         self._problem = problem
         self._gpu = gpu
@@ -142,7 +151,7 @@ class ModellingJudge:
 
         def check(process: CandidateProcess) -> None:
             log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
-            self._run_smoke(process, log, thorough)
+            self._run_smoke(process, source_key(source), log, thorough)
 
         profile = self._modelled(source, log, seen, check)
         log.reach = Reach.GENERAL
@@ -188,11 +197,16 @@ class ModellingJudge:
         least = least_work(self._problem).least_bytes / self._gpu.bandwidth_gb_s / 1e6
         return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least)})
 
-    def _run_smoke(self, process: CandidateProcess, log: Log, thorough: bool) -> None:
+    def _run_smoke(self, process: CandidateProcess, key: str, log: Log, thorough: bool) -> None:
         sets = self._smoke_sets()
-        drawn = sets.draw(len(DISTRIBUTIONS) if thorough else SMOKE_SETS, DISTRIBUTIONS)
+        count = len(DISTRIBUTIONS) if thorough else SMOKE_SETS
+        drawn = sets.draw(count, order_for(key, self._seed, DISTRIBUTIONS, ALWAYS_RUN))
         try:
             run_sets(process, sets, drawn, Stage.SMOKE, log, INTERPRET_S)
+            check_two_alive(process, sets, drawn, log, INTERPRET_S)
+            if thorough or self._strict_nan:
+                strict = self._strict_nan
+                check_not_a_number(process, sets, log, INTERPRET_S, strict=strict)
         except Rejected as rejection:
             if not rejection.raised:
                 raise

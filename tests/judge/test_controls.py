@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from beamsearch.distributions import DISTRIBUTIONS
+from beamsearch.distributions import DISTRIBUTIONS, NOT_A_NUMBER
 from beamsearch.judge.compare import Scale, _examine, compare, mean_and_spread
 from beamsearch.judge.controls import (
     CannotTell,
@@ -91,15 +91,15 @@ def test_the_quick_comparison_says_what_the_whole_one_says(dtype: torch.dtype) -
 
 
 DEFINED: dict[str, tuple[str, set[str]]] = {
-    "clamp": ("x.clamp(-1, 1)", set(DISTRIBUTIONS)),
-    "logarithm": ("(x + 0.1).log()", {"own", "tiny"}),
+    "clamp": ("x.clamp(-1, 1)", {*DISTRIBUTIONS, NOT_A_NUMBER}),
+    "logarithm": ("(x + 0.1).log()", {"own", "tiny", NOT_A_NUMBER}),
     "probabilities": (
         "nn.functional.binary_cross_entropy(x, x * 0.5, reduction='none')",
         {"own"},
     ),
-    "sum": ("x.sum(1)", set(DISTRIBUTIONS) - {"infinite"}),
-    "softmax": ("x.softmax(1)", set(DISTRIBUTIONS) - {"infinite"}),
-    "exponential": ("x.exp()", set(DISTRIBUTIONS) - {"large"}),
+    "sum": ("x.sum(1)", {*DISTRIBUTIONS, NOT_A_NUMBER} - {"infinite"}),
+    "softmax": ("x.softmax(1)", {*DISTRIBUTIONS, NOT_A_NUMBER} - {"infinite"}),
+    "exponential": ("x.exp()", {*DISTRIBUTIONS, NOT_A_NUMBER} - {"large", "huge"}),
 }
 
 

@@ -15,10 +15,11 @@ from beamsearch.judge.robustness import try_layouts
 from beamsearch.judge.sanitizer import first_error
 from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.verify import Log
-from beamsearch.problem import find_problem, shrink
+from beamsearch.problem import Problem, find_problem, shrink
 from beamsearch.records.trace import kept_secret
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage
 from beamsearch.settings import Settings
+from profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL, SCALE_PROBLEM, write_problem
 from tests.judge.test_verdicts import HOST, variant
 
@@ -164,3 +165,47 @@ def test_report_of_the_sanitizer_is_told_in_a_line() -> None:
     told = "Invalid __global__ read of size 2 bytes at scale_kernel+0x1a0 in kernel.py:12"
     assert first_error(REPORT) == told
     assert first_error("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") is None
+
+
+def test_result_that_the_next_call_overwrites_is_refused(executor: LocalExecutor) -> None:
+    kept = variant(HOST, "    y = KEPT.setdefault(x.shape, torch.empty_like(x))\n")
+    source = kept.replace("@triton.jit", "KEPT = {}\n\n@triton.jit", 1)
+    verdict = executor.run(JudgeJob(subject=Subject(name="kept", source=source))).verdict
+    assert (verdict.outcome, verdict.stage) == (Outcome.WRONG, Stage.SMOKE), verdict.reason
+    assert "changed by the next call" in verdict.reason
+
+
+def test_other_strides_are_told(executor: LocalExecutor) -> None:
+    source = variant("    return y\n", "    return y.t().contiguous().t()\n")
+    verdict = executor.run(JudgeJob(subject=Subject(name="strides", source=source))).verdict
+    assert verdict.correct, verdict.reason
+    (check,) = [check for check in verdict.checks if check.name == "strides"]
+    assert check.reported
+    assert not check.passed
+    assert "the reference's has" in check.message
+
+
+def test_lost_nan_is_told_and_refused_where_that_is_asked(
+    executor: LocalExecutor, scale_problem: Problem, tmp_path: Path
+) -> None:
+    lost = variant("(2 * x + bias)", "tl.where(x == x, 2 * x + bias, 0.0)")
+    for source, passed in ((SCALE_KERNEL, True), (lost, False)):
+        judgement = examine(executor, source)
+        assert judgement.verdict.correct, judgement.verdict.reason
+        (check,) = [c for c in judgement.verdict.checks if c.name == "not-a-number"]
+        assert (check.reported, check.passed) == (True, passed)
+    strict = LocalExecutor(
+        scale_problem,
+        gpu=find_gpu("h200"),
+        device=None,
+        scratch=tmp_path,
+        seed=7,
+        strict_nan=True,
+    )
+    try:
+        job = JudgeJob(subject=Subject(name="lost", source=lost))
+        verdict = strict.run(job).verdict
+    finally:
+        strict.close()
+    assert (verdict.outcome, verdict.stage) == (Outcome.WRONG, Stage.SMOKE)
+    assert "not_a_number" in verdict.reason

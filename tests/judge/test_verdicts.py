@@ -249,11 +249,11 @@ def test_slots_work_side_by_side(executor: LocalExecutor) -> None:
 
 
 def test_problem_whose_outputs_hide_in_their_rounding_uses_other_inputs(tmp_path: Path) -> None:
-    """Every output is 1e12 in bfloat16, whatever is computed, on large inputs too."""
+    """Every output is 1e30 in bfloat16, whatever is computed, on huge inputs too."""
     problem = write_problem(
         tmp_path,
         "import torch\nDTYPE = torch.bfloat16\nM = 3\nK = 4096\n"
-        "class Model(torch.nn.Module):\n    def forward(self, A, B):\n        return A @ B + 1e12\n"
+        "class Model(torch.nn.Module):\n    def forward(self, A, B):\n        return A @ B + 1e30\n"
         "def get_inputs():\n    return [torch.rand(M, K), torch.rand(K, 1)]\n"
         "def get_init_inputs():\n    return []\n",
         "hidden",
@@ -265,7 +265,7 @@ import triton.language as tl
 
 @triton.jit
 def million_kernel(y_ptr):
-    tl.store(y_ptr + tl.program_id(0), 1e12)
+    tl.store(y_ptr + tl.program_id(0), 1e30)
 
 def kernel_function(A, B):
     y = torch.empty(A.shape[0], 1, dtype=A.dtype, device=A.device)

@@ -118,6 +118,7 @@ class Replay:
             self._bound = arguments["call"]
             arguments["plan"] = self.plan
         elif op == "call":
+            del arguments["then"]  # the runner's results are never a kernel's own memory
             arguments["fresh"] = self.fresh
         return self.runner.ask(op, timeout_s, **arguments)
 
