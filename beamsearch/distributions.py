@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     import torch
 
-Distribution = Literal["own", "normal", "infinite", "large", "ties", "tiny", "denormal"]
+Distribution = Literal["own", "normal", "rising", "infinite", "large", "ties", "tiny", "denormal"]
 DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 """In the order in which they are tried: what most often shows a wrong kernel comes first."""
 
@@ -17,6 +17,9 @@ values of 1024 overflows, which says nothing about a kernel."""
 TINY = 2.0**-10
 """Factor on standard normal values: their squares are below the usual epsilons of 1e-5, and still
 normal numbers in float16."""
+RISE = 6.0
+"""How far rising values climb along each dimension: a maximum that is left behind is off by a factor
+of hundreds in an exponential, and its last tenth still outweighs no more than half a softmax."""
 LEVELS = 2
 """Ties are whole numbers from -2 to 2, so that most windows and rows hold equal values."""
 
@@ -26,7 +29,8 @@ def draw(
 ) -> torch.Tensor:
     """Values of a shape from the generator as it is seeded, made on the device.
 
-    `normal`, `large` and `tiny` are signed; `ties` begins with a sixteenth of zeros;
+    `normal`, `large` and `tiny` are signed; `rising` is normal around a line that climbs along every
+    dimension, from below zero to above it; `ties` begins with a sixteenth of zeros;
     `denormal` is normal with a quarter of subnormal numbers, so that what flushes them is right
     within the tolerance; `infinite` is normal with few positive infinities and so many negative
     ones that some windows hold nothing else. `own` is the problem's to draw.
@@ -37,6 +41,11 @@ def draw(
     if distribution == "ties":
         values.round_().clamp_(-LEVELS, LEVELS)
         values.view(-1)[: values.numel() // 16] = 0
+    elif distribution == "rising":
+        for dimension, size in enumerate(shape):
+            line = torch.linspace(-RISE / 2, RISE / 2, size, device=device, dtype=dtype)
+            if size > 1:
+                values += line.view(size, *[1] * (len(shape) - dimension - 1))
     elif distribution == "large":
         values *= LARGE.get(str(dtype).removeprefix("torch."), 2.0**10)
     elif distribution == "tiny":

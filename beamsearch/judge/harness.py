@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from beamsearch.errors import KernelError
 from beamsearch.judge.activity import NoCupti, Watcher
 from beamsearch.judge.driver import Mapping, open_descriptor
+from beamsearch.judge.interpreter import METER
 from beamsearch.judge.patches import members, refuse_patches
 from beamsearch.judge.protocol import (
     Gone,
@@ -181,12 +182,20 @@ class Harness:
             trace = trace_call(call, Gpu.model_validate(gpu))
         return {"trace": trace.model_dump(mode="json")}
 
-    def do_call(self, name: str, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
-        """Call once, unwritten memory poisoned, and copy the results out."""
-        with call_mode(), _poisoned_memory():
-            result = self._calls[name]()
-            self._wait()
-        return self._hand_over(result, outputs, storages)
+    def do_call(
+        self, name: str, outputs: list[Any], storages: list[Any], work: float | None = None
+    ) -> dict[str, Any]:
+        """Call once, unwritten memory poisoned, and copy the results out. In the interpreter also
+        what it launched; there it may take so much `work`."""
+        METER.begin(work)
+        try:
+            with call_mode(), _poisoned_memory():
+                result = self._calls[name]()
+                self._wait()
+        finally:
+            METER.limit = None
+        ran = {"launched": sorted(METER.launched), "block": METER.block, "work": METER.work}
+        return self._hand_over(result, outputs, storages) | ran
 
     def do_time(self, warmup: int, warm: str, schedule: list[str]) -> dict[str, Any]:
         """Time one call for each name in the schedule, the L2 emptied before each. Milliseconds.

@@ -169,7 +169,7 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
             f"could not be verified: Triton's interpreter cannot run it{at} ({kind}: {message}); "
             "this may be no fault of the kernel, and a GPU would tell"
         )
-        return Rejected(Outcome.CRASHED, stage, reason)
+        return Rejected(Outcome.UNPROVEN, stage, reason)
     if stage is Stage.LOAD:
         return Rejected(Outcome.INVALID, stage, f"fails to import{at}: {kind}: {message}")
     return crash_of(stage, what, kind, at, str(error))
@@ -276,20 +276,39 @@ def call_once(
     name: str | None = None,
 ) -> None:
     """Call what is bound under the name (the set's at this stage), and compare. Raises Rejected."""
+    where = place(inputs, handout)
+    answer = ask_once(process, inputs, handout, stage, timeout_s, name)
+    check_result(answer, inputs, sets, handout, stage, where)
+
+
+def ask_once(
+    process: CandidateProcess,
+    inputs: InputSet,
+    handout: Handout,
+    stage: Stage,
+    timeout_s: float,
+    name: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Call what is bound under the name, and what its process answers. Raises Rejected."""
     handout.poison()
-    where = f"on {inputs.label} inputs of {shapes(handout)}"
-    answer = guarded(
+    return guarded(
         stage,
-        where,
+        place(inputs, handout),
         lambda: process.ask(
             "call",
             timeout_s,
             name=name or f"{stage.value} {inputs.label}",
             outputs=handout.outputs,
             storages=handout.output_storages,
+            **options,
         ),
     )
-    check_result(answer, inputs, sets, handout, stage, where)
+
+
+def place(inputs: InputSet, handout: Handout) -> str:
+    """The input set as a reason tells it."""
+    return f"on {inputs.label} inputs of {shapes(handout)}"
 
 
 def check_result(
