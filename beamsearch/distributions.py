@@ -18,8 +18,8 @@ TINY = 2.0**-10
 """Factor on standard normal values: their squares are below the usual epsilons of 1e-5, and still
 normal numbers in float16."""
 RISE = 6.0
-"""How far rising values climb along each dimension: a maximum that is left behind is off by a factor
-of hundreds in an exponential, and its last tenth still outweighs no more than half a softmax."""
+"""How far rising values climb along each dimension: a maximum that is left behind is off by a
+factor of hundreds in an exponential, and the last tenth of a softmax still holds under half."""
 LEVELS = 2
 """Ties are whole numbers from -2 to 2, so that most windows and rows hold equal values."""
 
@@ -29,8 +29,8 @@ def draw(
 ) -> torch.Tensor:
     """Values of a shape from the generator as it is seeded, made on the device.
 
-    `normal`, `large` and `tiny` are signed; `rising` is normal around a line that climbs along every
-    dimension, from below zero to above it; `ties` begins with a sixteenth of zeros;
+    `normal`, `large` and `tiny` are signed; `rising` is normal around a line that climbs
+    along every dimension, from below zero to above it; `ties` begins with a sixteenth of zeros;
     `denormal` is normal with a quarter of subnormal numbers, so that what flushes them is right
     within the tolerance; `infinite` is normal with few positive infinities and so many negative
     ones that some windows hold nothing else. `own` is the problem's to draw.

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from profiling.coverage import Places
 from profiling.statements import statement_starts
 from profiling.traffic import SECTOR, AccessKind
 
@@ -23,6 +24,10 @@ SAMPLED_ITERATIONS = (8, 4)
 PATTERN_ELEMENTS = 2048
 """Elements of one access whose lanes are laid out to count sectors."""
 LANE_ELEMENTS = (1, 2, 4, 8, 16)
+
+
+APART = 1 << 40
+"""Bytes between two tensors: what misses one, by a wrapped 32-bit offset too, meets no other."""
 
 
 class Enough(Exception):
@@ -56,12 +61,17 @@ class Program:
     total: float = 0.0
     """Bytes touched so far, repeated ones too."""
     reuse: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    moved: dict[tuple[int, AccessKind], float] = field(default_factory=lambda: defaultdict(float))
+    """(base address, kind) -> bytes, repeated ones too."""
+    done: float = 0.0
+    """Bytes of the accesses that were interpreted, whatever they stand for."""
 
 
 class Tracer:
     """Collects what the programs of one launch do."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, sizes: dict[int, int]) -> None:
+        """`sizes`: base address of each tensor's memory -> bytes."""
         self.lines: dict[tuple[int, AccessKind], Line] = {}
         self.turns: dict[int, float] = defaultdict(float)
         """Line of a loop -> turns, summed over the sampled programs."""
@@ -72,6 +82,13 @@ class Tracer:
         self.program_limit = 0.0
         self.file = file
         self.starts = statement_starts(file)
+        self.places = Places(sizes)
+        self.strays: dict[tuple[int, AccessKind], int] = {}
+        self.follows_data = False
+        self.uneven = False
+        """Whether a turn of a sampled loop moved other bytes than the turns it stands for."""
+        self.brief = False
+        """Whether only bytes by tensor and strays are wanted."""
         self.program = self.begin(1.0)
 
     def begin(self, weight: float) -> Program:
@@ -113,10 +130,15 @@ class Tracer:
         outside = self.scale
         self.turns[self.current_line()] += outside * self.program.weight * count
         self.depth += 1
+        moved: list[float] = []
         try:
             for index, weight in chosen:
                 self.scale = outside * weight
+                before = self.program.done
                 yield turns[index]
+                moved.append(self.program.done - before)
+            # The last turn may be a part of one.
+            self.uneven |= len(chosen) < count and len(set(moved[:-1])) > 1
         finally:
             self.scale = outside
             self.depth = max(self.depth - 1, 0)
@@ -128,6 +150,10 @@ class Tracer:
         addresses = np.asarray(pointers)
         allowed = np.broadcast_to(np.asarray(mask, dtype=bool), addresses.shape)
         self.spend(1 + addresses.size / 4000)
+        touched = addresses[allowed].astype(np.int64)
+        self._place(kind, touched, element_bytes)
+        if self.brief:
+            return
         line = self.lines.setdefault(
             (self.current_line(), kind), Line(element_bytes, max(addresses.ndim, 1))
         )
@@ -139,11 +165,21 @@ class Tracer:
         if line.events <= 40 or line.events % 7 == 0:
             self.spend(2.0)
             self._lay_out(line, addresses, allowed, weight)
-        sectors = np.unique(addresses[allowed].astype(np.int64) // SECTOR)
+        sectors = np.unique(touched // SECTOR)
         if kind == "load":
             self._read(sectors)
         else:
             self._write(sectors)
+
+    def _place(self, kind: AccessKind, addresses: Any, element_bytes: int) -> None:
+        """Count bytes by tensor, and note what is outside of all."""
+        found, distance = self.places.find(addresses, element_bytes)
+        for base, size in found.items():
+            self.program.moved[base, kind] += size * self.scale
+            self.program.done += size
+        if distance is not None:
+            key = (self.current_line(), kind)
+            self.strays[key] = max(distance, self.strays.get(key, 0), key=abs)
 
     def _lay_out(self, line: Line, addresses: Any, allowed: Any, weight: float) -> None:
         """Count sectors for every way lanes may be laid over the elements."""
@@ -230,16 +266,20 @@ class Storages:
         self.sizes: dict[int, int] = {}
         """Base address -> bytes."""
         self._kept: list[Any] = []
-        self._next = 1 << 40
+        self._next = APART
 
     def address(self, tensor: Any) -> int:
         """Address of the tensor's first element."""
+        offset: int = tensor.storage_offset() * tensor.element_size()
+        return self.base(tensor) + offset
+
+    def base(self, tensor: Any) -> int:
+        """Address of the memory that the tensor lies in."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self._bases:
             self._kept.append(storage)  # keeps the key from being used again
             self._bases[key] = self._next
             self.sizes[self._next] = storage.nbytes()
-            self._next += -(-storage.nbytes() // (1 << 21)) * (1 << 21) + (1 << 21)
-        offset: int = tensor.storage_offset() * tensor.element_size()
-        return self._bases[key] + offset
+            self._next += -(-storage.nbytes() // (1 << 21)) * (1 << 21) + APART
+        return self._bases[key]

@@ -164,8 +164,7 @@ class Harness:
         from profiling.static import compile_call
 
         assert self.module is not None
-        # Or else a dispatch mode, whoever uses one, imports torch's compiler for a second.
-        setattr(TorchDispatchMode, "_should_skip_dynamo", classmethod(lambda cls: False))  # noqa: B010
+        _quick_dispatch_modes()
         call = bind(self.module, decode_arguments(arguments, None, "meta"))
         with call_mode():
             profile = compile_call(call, Gpu.model_validate(gpu))
@@ -177,6 +176,7 @@ class Harness:
         from profiling.gpus import Gpu
 
         assert self.module is not None
+        _quick_dispatch_modes()
         call = bind(self.module, decode_arguments(arguments, None, "meta"))
         with call_mode():
             trace = trace_call(call, Gpu.model_validate(gpu))
@@ -311,6 +311,11 @@ class Harness:
         return {"results": described}
 
 
+def _quick_dispatch_modes() -> None:
+    """Or else a dispatch mode, whoever uses one, imports torch's compiler for a second."""
+    setattr(TorchDispatchMode, "_should_skip_dynamo", classmethod(lambda cls: False))  # noqa: B010
+
+
 def _open_ipc(told: list[Any]) -> Any:
     """Memory of the judge's by its CUDA IPC handle."""
     handle = [base64.b64decode(x["b64"]) if isinstance(x, dict) else x for x in told]
@@ -349,6 +354,7 @@ def describe_error(error: BaseException, source: str | None) -> dict[str, Any]:
         "message": str(cause).strip()[:4000] or type(cause).__name__,
         "line": line,
         "text": linecache.getline(source, line).strip() if source and line else "",
+        "work": METER.work,
         # Raised by the interpreter's own code rather than by the kernel's.
         "interpreter": bool(in_interpreter)
         and (in_interpreter[-1] or (any(in_interpreter) and _is_gap(cause))),

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from beamsearch.errors import KernelError
 from beamsearch.judge.compare import compare
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
+from beamsearch.judge.interpreter import TooMuchWork
 from beamsearch.judge.oracle import Expected
 from beamsearch.judge.policy import disallowed, doubts, works_elsewhere
 from beamsearch.judge.precision import lower_precision
@@ -61,6 +62,8 @@ class Rejected(Exception):
         super().__init__(reason)
         self.raised = raised
         """Whether the kernel itself raised, and its process is as good as before."""
+        self.work = 0.0
+        """Interpreted operations that were spent on it, where they were counted."""
         self.outcome = outcome
         self.stage = stage
         self.reason = reason
@@ -161,6 +164,11 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
     at = f" at line {details['line']} (`{details.get('text', '')}`)" if details.get("line") else ""
     if kind == "Patched":
         return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}")
+    if kind == TooMuchWork.__name__:
+        reason = f"{what}: it takes too many operations to be interpreted"
+        rejection = Rejected(Outcome.TIMEOUT, stage, reason, raised=True)
+        rejection.work = float(details.get("work", 0.0))
+        return rejection
     if kind in COMPILE_ERRORS:
         reason = f"does not compile{at}: {message}"
         return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, reason, raised=True)
@@ -170,13 +178,15 @@ def rejection_of(stage: Stage, what: str, error: CandidateError) -> Rejected:
             "this may be no fault of the kernel, and a GPU would tell"
         )
         return Rejected(Outcome.UNPROVEN, stage, reason)
-    if stage is Stage.LOAD:
-        return Rejected(Outcome.INVALID, stage, f"fails to import{at}: {kind}: {message}")
     return crash_of(stage, what, kind, at, str(error))
 
 
 def crash_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejected:
-    """An exception while the kernel ran: of its own, or because the GPU or its memory gave up."""
+    """An exception while the kernel was imported or ran: of its own, or because the GPU or its
+    memory gave up."""
+    if stage is Stage.LOAD:
+        reason = f"fails to import{at}: {kind}: {one_line(message)}"
+        return Rejected(Outcome.INVALID, stage, reason)
     if "CUDA error" in message or kind == "AcceleratorError":
         first = message.splitlines()[0]
         reason = f"{what}: {first}{at}; the kernel probably reads or writes outside its tensors"

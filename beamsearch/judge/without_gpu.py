@@ -14,9 +14,12 @@ from beamsearch.executor.usage import Usage
 from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import CandidateProcess, ForkServers
-from beamsearch.judge.robustness import try_layouts, try_other_shapes
+from beamsearch.judge.robustness import Opener, try_layouts, try_other_shapes
 from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
+from beamsearch.judge.verification.decide import Decision, ShapeSets
+from beamsearch.judge.verification.deciding_shapes import DecidingShape
+from beamsearch.judge.verification.true_shapes import check_trace
 from beamsearch.judge.verify import (
     COMPILE_S,
     INTERPRET_S,
@@ -28,25 +31,26 @@ from beamsearch.judge.verify import (
     guarded,
     load,
     parsed,
-    run_sets,
     unseen,
 )
+from beamsearch.model_time import estimate
 from beamsearch.problem import Problem, least_work, shrink
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Reach, Stage, Verdict
 from profiling.profile import Profile
+from profiling.traffic import AccessTrace
 
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
 
-SMOKE_SETS = 4
+SMOKE_SETS = 5
 """Input sets that every candidate is run on; a call takes 0.05 to 2 s in the interpreter."""
 MODELLED_FORMS = 4
 """Of a sweep, the kernel as it is included: each takes a second or two, and a model that cannot
 tell neighbours apart."""
 NOT_WITHOUT_GPU = [
-    "results at the true shapes: there is no GPU here, so they were verified on shrunk shapes in "
-    "Triton's interpreter",
+    "results at the true shapes: there is no GPU here, so they were verified in Triton's "
+    "interpreter on smaller shapes, where it launches what it launches at the true ones",
     "determinism and memory safety: the interpreter runs one program after another",
     "time: modelled, not measured",
 ]
@@ -74,6 +78,7 @@ class ModellingJudge:
         self._slots = threading.BoundedSemaphore(slots)
         self._lock = threading.Lock()
         self._sets: InputSets | None = None
+        self._shapes = ShapeSets(problem, seed)
         self._arguments: dict[str, Any] | None = None
         self._profiles: dict[str, Profile] = {}
 
@@ -125,7 +130,7 @@ class ModellingJudge:
             try:
                 if profile is None:
                     with self._slots, self._usage.waiting("verification"):
-                        profile = self._modelled(source, log, codes, lambda process: None)
+                        profile = self._modelled(source, log, codes, None)
             except Rejected as rejection:
                 failed[subject.name] = rejection.reason
                 continue
@@ -138,14 +143,28 @@ class ModellingJudge:
     def _verify(self, source: str, log: Log, thorough: bool, seen: Mapping[str, str]) -> Profile:
         """Every stage there is here; the profile of a kernel that passed them. Raises Rejected."""
 
-        def check(process: CandidateProcess) -> None:
-            log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
-            self._run_smoke(process, log, thorough)
+        log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
+        decision = Decision(self._shapes, log)
+        sets = self._smoke_sets()
+        drawn = sets.draw(len(DISTRIBUTIONS) if thorough else SMOKE_SETS, DISTRIBUTIONS)
 
-        profile = self._modelled(source, log, seen, check)
+        def check(process: CandidateProcess) -> None:
+            decision.smoke(process, sets, drawn)
+
         log.reach = Reach.GENERAL
+        profile = self._modelled(source, log, seen, check)
+        opened = self._opener(write_source(self._scratch, source))
+        others = list(other_shapes(self._problem)) if thorough else []
+        deciding = self._shapes.deciding
+        full = [item for item in others if deciding.is_full(item[1])]
+        decision.decide(opened, [DecidingShape(name, (problem,), 1) for name, problem in full])
         if thorough:
-            self._try_elsewhere(write_source(self._scratch, source), log)
+            flat = [
+                (name, self._shapes.of(problem))
+                for name, problem in others
+                if (name, problem) not in full
+            ]
+            self._try_elsewhere(opened, flat, log)
         with self._lock:
             self._profiles[source_key(source)] = profile
         return profile
@@ -155,10 +174,10 @@ class ModellingJudge:
         source: str,
         log: Log,
         seen: Mapping[str, str],
-        check: Callable[[CandidateProcess], None],
+        check: Callable[[CandidateProcess], None] | None,
     ) -> Profile:
-        """The profile with its modelled time. `check` is given the process in the interpreter.
-        Raises Rejected."""
+        """The profile with its modelled time. `check` is given the process in the interpreter; what
+        the trace shows to be wrong is looked at where there is one. Raises Rejected."""
         check_policy(source, log)
         path = write_source(self._scratch, source)
         arguments, gpu = self._true_arguments(), self._gpu.model_dump(mode="json")
@@ -177,7 +196,8 @@ class ModellingJudge:
         with self._servers.fork("interpreter", key=source_key(source)) as process:
             try:
                 load(process, path)
-                check(process)
+                if check is not None:
+                    check(process)
                 traced = guarded(
                     Stage.COMPILE,
                     "following its memory accesses",
@@ -186,42 +206,32 @@ class ModellingJudge:
             finally:
                 process.end()
                 log.output.append(process.output)
-        modelled = model_time(profile, traced.get("trace"), self._gpu)
+        trace = parsed(AccessTrace, traced.get("trace"), Stage.COMPILE)
+        least = least_work(self._problem).least_bytes
+        if check is not None:
+            check_trace(trace, least, log)
+        modelled = estimate(profile, trace, self._gpu)
         if modelled.modelled_ms is None:
             return modelled
         # Where loops or inline assembly hide work from the model, the least of it is still to do.
-        least = least_work(self._problem).least_bytes / self._gpu.bandwidth_gb_s / 1e6
-        return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least)})
+        least_ms = least / self._gpu.bandwidth_gb_s / 1e6
+        return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least_ms)})
 
-    def _run_smoke(self, process: CandidateProcess, log: Log, thorough: bool) -> None:
-        sets = self._smoke_sets()
-        drawn = sets.draw(len(DISTRIBUTIONS) if thorough else SMOKE_SETS, DISTRIBUTIONS)
-        try:
-            run_sets(process, sets, drawn, Stage.SMOKE, log, INTERPRET_S)
-        except Rejected as rejection:
-            if not rejection.raised:
-                raise
-            hint = "; a kernel made for its own shapes alone cannot be verified without a GPU"
-            raise Rejected(
-                rejection.outcome, rejection.stage, rejection.reason + hint
-            ) from rejection
-
-    def _try_elsewhere(self, path: str, log: Log) -> None:
-        """Shapes and layouts that are only told."""
-
+    def _opener(self, path: str) -> Opener:
         def opened() -> CandidateProcess:
             process = self._servers.fork("interpreter", key=Path(path).parent.name)
             load(process, path)
             return process
 
-        memory = SharedMemory("cpu")
-        shapes = [
-            (label, InputSets(problem, "cpu", memory, self._seed))
-            for label, problem in other_shapes(self._problem)
-        ]
+        return opened
+
+    def _try_elsewhere(
+        self, opened: Opener, flat: Sequence[tuple[str, InputSets]], log: Log
+    ) -> None:
+        """Shapes and layouts that are only told."""
         process = opened()
         try:
-            process = try_other_shapes(process, opened, shapes, log, INTERPRET_S)
+            process = try_other_shapes(process, opened, flat, log, INTERPRET_S)
             process = try_layouts(process, opened, self._smoke_sets(), log, INTERPRET_S)
         finally:
             process.end()
@@ -238,11 +248,3 @@ class ModellingJudge:
             if self._arguments is None:
                 self._arguments = meta_arguments(self._problem)
             return self._arguments
-
-
-def model_time(profile: Profile, trace: object, gpu: Gpu) -> Profile:
-    """The profile with the time that the analytic model gives it."""
-    from beamsearch.model_time import estimate
-    from profiling.access import AccessTrace
-
-    return estimate(profile, parsed(AccessTrace, trace, Stage.COMPILE), gpu)

@@ -18,7 +18,7 @@ class Outcome(StrEnum):
     COMPILE_ERROR = "compile_error"
     WRONG = "wrong"
     UNPROVEN = "not_shown_correct"
-    """Nothing of it is known to be wrong, and nothing could show it right here: a GPU would tell."""
+    """Nothing is known to be wrong, and nothing could show it right here: a GPU would tell."""
     CRASHED = "crashed"
     TIMEOUT = "timeout"
     DUPLICATE = "duplicate"

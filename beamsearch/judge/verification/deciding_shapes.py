@@ -50,6 +50,10 @@ class Deciding:
     free: tuple[str, ...]
     """Names of the sizes that are varied."""
 
+    def is_full(self, problem: Problem) -> bool:
+        """Whether every size that is varied is at least 2."""
+        return all(problem.sizes[name] >= 2 for name in self.free)
+
     def first(self) -> list[DecidingShape]:
         """Those that take no time; the kernel's largest block is known after them."""
         return [
@@ -103,7 +107,7 @@ def deciding(problem: Problem) -> Deciding:
 
 
 def _medium(little: Problem, free: tuple[str, ...]) -> Problem:
-    """Every free size from 3 up and none a power of two, different ones as far as elements allow."""
+    """Every free size from 3 up, none a power of two, and different as far as elements allow."""
     sizes = {name: _odd(value) for name, value in little.sizes.items() if name in free}
     medium = replace(little, sizes={**little.sizes, **sizes})
     if count_elements(medium) is None:

@@ -1,0 +1,201 @@
+"""A kernel on the shapes that decide: wrong at one is wrong, right at none is not shown correct."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from beamsearch.distributions import DISTRIBUTIONS, Distribution
+from beamsearch.errors import ProblemError
+from beamsearch.judge.inputs import InputSet, InputSets
+from beamsearch.judge.memory import SharedMemory
+from beamsearch.judge.processes import CandidateProcess
+from beamsearch.judge.robustness import alive
+from beamsearch.judge.verification.deciding_shapes import Deciding, DecidingShape, deciding
+from beamsearch.judge.verify import (
+    INTERPRET_S,
+    Log,
+    Rejected,
+    ask_once,
+    bind,
+    check_result,
+    place,
+    shapes,
+)
+from beamsearch.problem import Problem
+from beamsearch.records.verdict import Outcome, Stage
+
+WORK = 240_000.0
+"""Interpreted operations, of about 25 microseconds, that all deciding shapes of a kernel may take:
+a count and no clock, so that a verdict is the same on every machine."""
+CALL_WORK = 60_000.0
+"""The same for one call."""
+USUAL_BLOCK = 1024
+"""The largest block of a kernel that does not tell it."""
+ORDER: tuple[Distribution, ...] = ("rising", "normal", "own", *DISTRIBUTIONS[3:])
+NOT_SHOWN = (
+    "; a GPU would tell. Without one, what is launched at the true shape must take smaller shapes "
+    "too"
+)
+
+
+class ShapeSets:
+    """Input sets of every shape of one problem, each built when first needed; thread-safe."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self._problem = problem
+        self._seed = seed
+        self._memory = SharedMemory("cpu")
+        self._lock = threading.Lock()
+        self._sets: dict[tuple[tuple[str, int], ...], InputSets] = {}
+        self._deciding: Deciding | None = None
+        self._long: dict[int, list[DecidingShape]] = {}
+
+    def of(self, problem: Problem) -> InputSets:
+        """The sets at the sizes of a shrunk problem."""
+        key = tuple(sorted(problem.sizes.items()))
+        with self._lock:
+            if key not in self._sets:
+                self._sets[key] = InputSets(problem, "cpu", self._memory, self._seed)
+            return self._sets[key]
+
+    @property
+    def deciding(self) -> Deciding:
+        """The shapes. Raises ProblemError where the problem cannot be shrunk."""
+        with self._lock:
+            if self._deciding is None:
+                self._deciding = deciding(self._problem)
+            return self._deciding
+
+    def long(self, block: int) -> list[DecidingShape]:
+        """Those with one long dimension, for a kernel of such blocks."""
+        shapes = self.deciding
+        with self._lock:
+            if block not in self._long:
+                self._long[block] = shapes.long(block)
+            return self._long[block]
+
+
+class Decision:
+    """One kernel's way through the shapes."""
+
+    def __init__(self, sets: ShapeSets, log: Log) -> None:
+        self._sets = sets
+        self._log = log
+        self._left = WORK
+        self._block = 0
+        self._shown = False
+        self._why_not = ""
+        """The first reason for which a shape showed nothing."""
+
+    def smoke(self, process: CandidateProcess, sets: InputSets, drawn: Sequence[InputSet]) -> None:
+        """The smoke shapes, where a kernel that does not take them is not judged. Raises
+        Rejected."""
+        for inputs in drawn:
+            if not self._tried(process, sets, inputs, Stage.SMOKE, "smoke shapes", None):
+                return
+
+    def decide(
+        self, opened: Callable[[], CandidateProcess], extra: Sequence[DecidingShape]
+    ) -> None:
+        """Every deciding shape, the `extra` ones too. Raises Rejected."""
+        self._process, self._opened = opened(), opened
+        try:
+            for shape in self._sets.deciding.first():
+                self._try_shape(shape)
+            for shape in (*extra, *self._sets.long(self._block or USUAL_BLOCK)):
+                self._try_shape(shape)
+        finally:
+            self._process.end()
+            self._log.output.append(self._process.output)
+        if not self._shown:
+            reason = f"no shape could show that it is right: {self._why_not}{NOT_SHOWN}"
+            raise Rejected(Outcome.UNPROVEN, Stage.OTHER_SHAPES, reason)
+
+    def _try_shape(self, shape: DecidingShape) -> None:
+        """The shape, or the first of those in its place that takes no longer than it may."""
+        for problem in shape.problems:
+            sets = self._sets.of(problem)
+            try:
+                drawn = sets.draw(shape.sets, ORDER)
+            except ProblemError:
+                continue  # every output looks alike at these sizes
+            try:
+                for inputs in drawn:
+                    limit = min(CALL_WORK, self._left)
+                    if not self._tried(
+                        self._process, sets, inputs, Stage.OTHER_SHAPES, shape.label, limit
+                    ):
+                        return
+                return
+            except Rejected as rejection:
+                if rejection.outcome is not Outcome.TIMEOUT:
+                    raise
+                self._left -= rejection.work
+                self._why_not = self._why_not or rejection.reason
+                self._process = alive(self._process, rejection, self._opened)
+        self._log.not_checked.append(f"{shape.label}: it takes too long in the interpreter")
+
+    def _tried(
+        self,
+        process: CandidateProcess,
+        sets: InputSets,
+        inputs: InputSet,
+        stage: Stage,
+        label: str,
+        limit: float | None,
+    ) -> bool:
+        """Whether the kernel takes the shape, and is right there. Raises Rejected where it is wrong
+        there with the functions that it launches at the true shape, and where it takes too long."""
+        name = inputs.label if stage is Stage.SMOKE else f"{label}, {inputs.label}"
+        with sets.handout(inputs) as handout:
+            where = place(inputs, handout)
+            try:
+                bind(process, f"{stage.value} {inputs.label}", handout, INTERPRET_S)
+                answer = ask_once(process, inputs, handout, stage, INTERPRET_S, work=limit)
+            except Rejected as rejection:
+                if not refuses_shape(rejection):
+                    raise
+                self._shows_nothing(stage, label, rejection.reason)
+                return False
+            launched = names_in(answer.get("launched"))
+            self._left -= number_in(answer.get("work")) if limit is not None else 0.0
+            self._block = max(self._block, int(number_in(answer.get("block"))))
+            same = launched == set(self._log.launched)
+            try:
+                check_result(answer, inputs, sets, handout, stage, where)
+            except Rejected as rejection:
+                if same:
+                    raise
+                self._shows_nothing(stage, label, rejection.reason)
+                return False
+            self._log.passed(stage, name, f"right on {shapes(handout)}")
+            if same and stage is not Stage.SMOKE:
+                self._shown = True
+            elif not same:
+                others = ", ".join(sorted(launched)) or "nothing"
+                self._why_not = self._why_not or f"{where} it launches {others}"
+            return True
+
+    def _shows_nothing(self, stage: Stage, label: str, reason: str) -> None:
+        self._why_not = self._why_not or reason
+        self._log.specialised(stage, label, reason)
+
+
+def refuses_shape(rejection: Rejected) -> bool:
+    """Whether the kernel, or the interpreter, said that it does not do this shape."""
+    if rejection.outcome is Outcome.TIMEOUT:
+        return False
+    unbound = rejection.outcome is Outcome.INVALID
+    return rejection.raised or unbound or rejection.outcome is Outcome.UNPROVEN
+
+
+def names_in(told: Any) -> Collection[str]:
+    """Names as a candidate's process tells them."""
+    return {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
+
+
+def number_in(told: Any) -> float:
+    """A number as a candidate's process tells it, not below zero."""
+    return max(0.0, float(told)) if isinstance(told, int | float) else 0.0
