@@ -156,9 +156,10 @@ def _moved(
                 raise
         if number in wanted:
             found.append(known.moved)
-    if tracer.uneven or len(found) < min(coverage.FEWEST, count):
+    if tracer.uneven_stores or len(found) < min(coverage.FEWEST, count):
         return None
-    return coverage.moved_by(found, count)
+    moved = coverage.moved_by(found, count)
+    return [item for item in moved if item.kind != "load"] if tracer.uneven_loads else moved
 
 
 def _say(error: Exception) -> str:

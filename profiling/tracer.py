@@ -21,6 +21,8 @@ INNER_ITERATIONS = 9
 """The same inside another loop; a kernel's window of 3 x 3 is run in full."""
 SAMPLED_ITERATIONS = (8, 4)
 """Iterations run of a longer loop, outer and inner: its beginning, and its last."""
+BRIEF_ITERATIONS = 3
+"""The same where only bytes are counted: two that are alike, and the last."""
 PATTERN_ELEMENTS = 2048
 """Elements of one access whose lanes are laid out to count sectors."""
 LANE_ELEMENTS = (1, 2, 4, 8, 16)
@@ -63,8 +65,10 @@ class Program:
     reuse: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     moved: dict[tuple[int, AccessKind], float] = field(default_factory=lambda: defaultdict(float))
     """(base address, kind) -> bytes, repeated ones too."""
-    done: float = 0.0
-    """Bytes of the accesses that were interpreted, whatever they stand for."""
+    loaded: int = 0
+    """Bytes of the loads that were interpreted, whatever they stand for."""
+    stored: int = 0
+    """The same of stores and atomics."""
 
 
 class Tracer:
@@ -85,7 +89,7 @@ class Tracer:
         self.places = Places(sizes)
         self.strays: dict[tuple[int, AccessKind], int] = {}
         self.follows_data = False
-        self.uneven = False
+        self.uneven_loads = self.uneven_stores = False
         """Whether a turn of a sampled loop moved other bytes than the turns it stands for."""
         self.brief = False
         """Whether only bytes by tensor and strays are wanted."""
@@ -121,8 +125,9 @@ class Tracer:
         turns = range(*(bound.__index__() for bound in bounds))
         inner = self.depth > 0
         count = len(turns)
-        keep = SAMPLED_ITERATIONS[inner]
-        if count <= (INNER_ITERATIONS if inner else OUTER_ITERATIONS):
+        keep = BRIEF_ITERATIONS if self.brief else SAMPLED_ITERATIONS[inner]
+        full = INNER_ITERATIONS if inner else OUTER_ITERATIONS
+        if count <= (BRIEF_ITERATIONS if self.brief else full):
             chosen = [(index, 1.0) for index in range(count)]
         else:
             middle = (count - 2) / (keep - 2)
@@ -130,15 +135,17 @@ class Tracer:
         outside = self.scale
         self.turns[self.current_line()] += outside * self.program.weight * count
         self.depth += 1
-        moved: list[float] = []
+        loaded, stored = list[int](), list[int]()
         try:
             for index, weight in chosen:
                 self.scale = outside * weight
-                before = self.program.done
+                before = self.program.loaded, self.program.stored
                 yield turns[index]
-                moved.append(self.program.done - before)
-            # The last turn may be a part of one.
-            self.uneven |= len(chosen) < count and len(set(moved[:-1])) > 1
+                loaded.append(self.program.loaded - before[0])
+                stored.append(self.program.stored - before[1])
+            if len(chosen) < count:  # the last turn may be a part of one
+                self.uneven_loads |= len(set(loaded[:-1])) > 1
+                self.uneven_stores |= len(set(stored[:-1])) > 1
         finally:
             self.scale = outside
             self.depth = max(self.depth - 1, 0)
@@ -176,7 +183,10 @@ class Tracer:
         found, distance = self.places.find(addresses, element_bytes)
         for base, size in found.items():
             self.program.moved[base, kind] += size * self.scale
-            self.program.done += size
+            if kind == "load":
+                self.program.loaded += size
+            else:
+                self.program.stored += size
         if distance is not None:
             key = (self.current_line(), kind)
             self.strays[key] = max(distance, self.strays.get(key, 0), key=abs)

@@ -29,8 +29,8 @@ from beamsearch.records.verdict import Outcome, Stage
 WORK = 240_000.0
 """Interpreted operations, of about 25 microseconds, that all deciding shapes of a kernel may take:
 a count and no clock, so that a verdict is the same on every machine."""
-CALL_WORK = 60_000.0
-"""The same for one call."""
+CALL_WORK = 90_000.0
+"""The same for one call: a row of a million elements in blocks of a thousand, three times."""
 USUAL_BLOCK = 1024
 """The largest block of a kernel that does not tell it."""
 ORDER: tuple[Distribution, ...] = ("rising", "normal", "own", *DISTRIBUTIONS[3:])
@@ -102,10 +102,13 @@ class Decision:
         """Every deciding shape, the `extra` ones too. Raises Rejected."""
         self._process, self._opened = opened(), opened
         try:
-            for shape in self._sets.deciding.first():
-                self._try_shape(shape)
-            for shape in (*extra, *self._sets.long(self._block or USUAL_BLOCK)):
-                self._try_shape(shape)
+            first = self._sets.deciding.first()
+            for number, shape in enumerate(first):
+                # A problem has as many long shapes as it has sizes, or more.
+                self._try_shape(shape, len(first) - number + len(self._sets.deciding.free))
+            others = [*extra, *self._sets.long(self._block or USUAL_BLOCK)]
+            for number, shape in enumerate(others):
+                self._try_shape(shape, len(others) - number)
         finally:
             self._process.end()
             self._log.output.append(self._process.output)
@@ -113,8 +116,10 @@ class Decision:
             reason = f"no shape could show that it is right: {self._why_not}{NOT_SHOWN}"
             raise Rejected(Outcome.UNPROVEN, Stage.OTHER_SHAPES, reason)
 
-    def _try_shape(self, shape: DecidingShape) -> None:
-        """The shape, or the first of those in its place that takes no longer than it may."""
+    def _try_shape(self, shape: DecidingShape, remaining: int) -> None:
+        """The shape, or the first of those in its place that takes no more than its share of the
+        work that is left for the `remaining` ones."""
+        share = self._left / remaining
         for problem in shape.problems:
             sets = self._sets.of(problem)
             try:
@@ -122,12 +127,15 @@ class Decision:
             except ProblemError:
                 continue  # every output looks alike at these sizes
             try:
+                before = self._left
                 for inputs in drawn:
-                    limit = min(CALL_WORK, self._left)
                     if not self._tried(
-                        self._process, sets, inputs, Stage.OTHER_SHAPES, shape.label, limit
+                        self._process,
+                        *(sets, inputs, Stage.OTHER_SHAPES, shape.label, min(CALL_WORK, share)),
                     ):
                         return
+                    if 2 * (before - self._left) > share:
+                        return  # another set would take as much again
                 return
             except Rejected as rejection:
                 if rejection.outcome is not Outcome.TIMEOUT:
