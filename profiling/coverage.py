@@ -109,17 +109,13 @@ class Fills:
         """Look at every operation."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
-        fills = self
+        def dispatched(_: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            self._look(func, args, kwargs or {}, result)
+            return result
 
-        class Mode(TorchDispatchMode):
-            def __torch_dispatch__(
-                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-            ) -> Any:
-                result = func(*args, **(kwargs or {}))
-                fills._look(func, args, kwargs or {}, result)
-                return result
-
-        with Mode():
+        mode: Any = type("Watching", (TorchDispatchMode,), {"__torch_dispatch__": dispatched})
+        with mode():
             yield
 
     def _look(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -130,10 +129,6 @@ WRONG = {
         "row_softmax",
         variant("total * tl.exp(top - higher)", "total", SOFTMAX),
     ),
-    "softmax of the last block's maximum": (
-        "row_softmax",
-        variant("tl.maximum(top, tl.max(x, axis=0))", "tl.max(x, axis=0)", SOFTMAX),
-    ),
     "loop of one block": (
         "row_softmax",
         variant("range(0, columns, BLOCK)", "range(0, tl.minimum(columns, BLOCK), BLOCK)", SOFTMAX),
@@ -156,7 +151,7 @@ WRONG = {
     ),
     "mask of the other dimension": (
         "linear_bfloat16",
-        variant("mask = (m[:, None] < M) & (n[None, :] < N)", "mask = (m[:, None] < N) & (n[None, :] < N)", LINEAR),
+        variant("    mask = (m[:, None] < M)", "    mask = (m[:, None] < N)", LINEAR),
     ),
     "rows of another dimension's length": (
         "linear_bfloat16",
@@ -168,11 +163,11 @@ WRONG = {
     ),
     "accumulates in its own dtype": (
         "linear_bfloat16",
-        variant("acc = tl.dot(x, w, acc)", "acc = tl.dot(x, w, acc).to(tl.bfloat16).to(tl.float32)", LINEAR),
+        variant("tl.dot(x, w, acc)", "tl.dot(x, w, acc).to(tl.bfloat16).to(tl.float32)", LINEAR),
     ),
     "offset that wraps": (
         "04",
-        variant("row * stride_am + k, mask", "(row * stride_am * 2).to(tl.int32) // 2 + k, mask", MATVEC),
+        variant("row * stride_am +", "(row * stride_am * 2).to(tl.int32) // 2 +", MATVEC),
     ),
     "only half the columns of many": (
         "04",
@@ -180,7 +175,7 @@ WRONG = {
     ),
     "grid too small for many pixels": (
         "36",
-        variant("triton.cdiv(pixels, 1024), batch", "min(triton.cdiv(pixels, 1024), 128), batch", RMS),
+        variant("(triton.cdiv(pixels, 1024),", "(min(triton.cdiv(pixels, 1024), 128),", RMS),
     ),
     "one block past the end": (
         "36",
@@ -190,7 +185,7 @@ WRONG = {
     ),
     "batch times one channel fewer": (
         "36",
-        variant("base = batch * channels * pixels", "base = batch * (channels - channels // 64) * pixels", RMS),
+        variant("batch * channels * pix", "batch * (channels - channels // 64) * pix", RMS),
     ),
     "height for width": (
         "43",
@@ -228,7 +223,8 @@ def verdict_of(executor: LocalExecutor, source: str) -> Verdict:
 def test_no_wrong_kernel_is_correct(executors: dict[str, LocalExecutor], name: str) -> None:
     problem, source = WRONG[name]
     verdict = verdict_of(executors[problem], source)
-    assert verdict.outcome is Outcome.WRONG, verdict.reason
+    # What writes past a small output may take the process with it.
+    assert verdict.outcome in (Outcome.WRONG, Outcome.CRASHED), verdict.reason
 
 
 @pytest.mark.parametrize("problem", RIGHT)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from math import prod
+from typing import Any, Literal
 
 from beamsearch.distributions import DISTRIBUTIONS, Distribution
 from beamsearch.errors import ProblemError
@@ -29,6 +30,10 @@ from beamsearch.records.verdict import Outcome, Stage
 WORK = 240_000.0
 """Interpreted operations, of about 25 microseconds, that all deciding shapes of a kernel may take:
 a count and no clock, so that a verdict is the same on every machine."""
+SMOKE_WORK = 200_000.0
+"""The same for the smoke shapes, beyond the first few sets."""
+SMOKE_SETS = 3
+"""Sets that a kernel is run on however long they take."""
 CALL_WORK = 90_000.0
 """The same for one call: a row of a million elements in blocks of a thousand, three times."""
 USUAL_BLOCK = 1024
@@ -38,6 +43,10 @@ NOT_SHOWN = (
     "; a GPU would tell. Without one, what is launched at the true shape must take smaller shapes "
     "too"
 )
+
+
+Taken = Literal["right", "refused", "too long"]
+"""How a kernel took a shape."""
 
 
 class ShapeSets:
@@ -92,9 +101,13 @@ class Decision:
     def smoke(self, process: CandidateProcess, sets: InputSets, drawn: Sequence[InputSet]) -> None:
         """The smoke shapes, where a kernel that does not take them is not judged. Raises
         Rejected."""
-        for inputs in drawn:
+        self._left = SMOKE_WORK
+        for number, inputs in enumerate(drawn):
+            if number >= SMOKE_SETS and self._left < 0:
+                break
             if not self._tried(process, sets, inputs, Stage.SMOKE, "smoke shapes", None):
-                return
+                break
+        self._left = WORK
 
     def decide(
         self, opened: Callable[[], CandidateProcess], extra: Sequence[DecidingShape]
@@ -117,33 +130,43 @@ class Decision:
             raise Rejected(Outcome.UNPROVEN, Stage.OTHER_SHAPES, reason)
 
     def _try_shape(self, shape: DecidingShape, remaining: int) -> None:
-        """The shape, or the first of those in its place that takes no more than its share of the
-        work that is left for the `remaining` ones."""
-        share = self._left / remaining
-        for problem in shape.problems:
-            sets = self._sets.of(problem)
+        """The smallest of the shape's problems, then the largest that by the work which that one
+        took stays within a share of what is left for the `remaining` shapes."""
+        share = min(CALL_WORK, self._left / remaining)
+        *larger, smallest = shape.problems
+        before = self._left
+        took = self._try_problem(shape.label, smallest, 1 if larger else shape.sets, share)
+        each = (before - self._left) / volume(smallest) if took == "right" else 0.0
+        for problem in larger if took != "too long" else ():
+            if each * volume(problem) <= share:
+                took = self._try_problem(shape.label, problem, shape.sets, share)
+                if took != "too long":
+                    return
+        if took == "too long":
+            self._log.not_checked.append(f"{shape.label}: it takes too long in the interpreter")
+
+    def _try_problem(self, label: str, problem: Problem, count: int, share: float) -> Taken:
+        """So many input sets of one problem, as far as the share of the work goes."""
+        sets = self._sets.of(problem)
+        try:
+            drawn = sets.draw(count, ORDER)
+        except ProblemError:
+            return "refused"  # every output looks alike at these sizes
+        before = self._left
+        for inputs in drawn:
             try:
-                drawn = sets.draw(shape.sets, ORDER)
-            except ProblemError:
-                continue  # every output looks alike at these sizes
-            try:
-                before = self._left
-                for inputs in drawn:
-                    if not self._tried(
-                        self._process,
-                        *(sets, inputs, Stage.OTHER_SHAPES, shape.label, min(CALL_WORK, share)),
-                    ):
-                        return
-                    if 2 * (before - self._left) > share:
-                        return  # another set would take as much again
-                return
+                if not self._tried(self._process, sets, inputs, Stage.OTHER_SHAPES, label, share):
+                    return "refused"
             except Rejected as rejection:
                 if rejection.outcome is not Outcome.TIMEOUT:
                     raise
                 self._left -= rejection.work
                 self._why_not = self._why_not or rejection.reason
                 self._process = alive(self._process, rejection, self._opened)
-        self._log.not_checked.append(f"{shape.label}: it takes too long in the interpreter")
+                return "too long"
+            if 2 * (before - self._left) > share:
+                break  # another set would take as much again
+        return "right"
 
     def _tried(
         self,
@@ -168,7 +191,7 @@ class Decision:
                 self._shows_nothing(stage, label, rejection.reason)
                 return False
             launched = names_in(answer.get("launched"))
-            self._left -= number_in(answer.get("work")) if limit is not None else 0.0
+            self._left -= number_in(answer.get("work"))
             self._block = max(self._block, int(number_in(answer.get("block"))))
             same = launched == set(self._log.launched)
             try:
@@ -189,6 +212,11 @@ class Decision:
     def _shows_nothing(self, stage: Stage, label: str, reason: str) -> None:
         self._why_not = self._why_not or reason
         self._log.specialised(stage, label, reason)
+
+
+def volume(problem: Problem) -> int:
+    """The product of a problem's sizes, which bounds how its work grows."""
+    return prod(max(1, size) for size in problem.sizes.values())
 
 
 def refuses_shape(rejection: Rejected) -> bool:

@@ -24,16 +24,19 @@ BLOCKS = 2.4
 a sum hides."""
 LEAST_LONG = 100
 """A long dimension, for a kernel without blocks to speak of."""
+SHORTEST = 3
+"""What a dimension is at least that stands in for one that is too long to interpret."""
 STEP = 4
 """A dimension that takes too long at one size is tried at a quarter of it."""
 
 
 @dataclass(frozen=True)
 class DecidingShape:
-    """One shape; where it takes too long to interpret, the next of `problems` takes its place."""
+    """One shape; where it takes too long to interpret, the largest of `problems` that does not."""
 
     label: str
     problems: tuple[Problem, ...]
+    """The largest first."""
     sets: int
     """Input sets, the rising one first."""
 
@@ -69,15 +72,16 @@ class Deciding:
         beyond = [name for name in self.free if name not in within]
         return [
             *(self._long(f"over two blocks of {name}", name, [length], 2) for name in within),
-            *(self._at_true(name, 2, self.original[name] // STEP**2) for name in beyond),
+            *(self._at_true(name, 2, SHORTEST - 1) for name in beyond),
             *(self._at_true(name, 1, length) for name in within),
         ]
 
     def _at_true(self, name: str, sets: int, least: int) -> DecidingShape:
         """`least`: what a shorter dimension that stands in for the true one is longer than."""
         size = self.original[name]
-        shorter = takewhile(lambda n: n > max(least, 4), (size // STEP**n | 1 for n in count(1)))
-        return self._long(f"{name} at its true size", name, [size, *shorter], sets)
+        shorter = takewhile(lambda n: n > least, (size // STEP**n | 1 for n in count(1)))
+        small = [SHORTEST] if least < SHORTEST < size else []
+        return self._long(f"long {name}", name, [size, *shorter, *small], sets)
 
     def _long(self, label: str, name: str, lengths: Iterable[int], sets: int) -> DecidingShape:
         found: list[Problem] = []

@@ -28,8 +28,8 @@ def check_trace(trace: AccessTrace, least_bytes: int, log: Log) -> None:
         if launch.follows_data:
             continue
         for stray in launch.strays:
-            reason = f"{where}: {told_stray(launch, stray)}"
-            raise Rejected(Outcome.WRONG, Stage.TRUE_SHAPES, reason)
+            told = told_stray(launch, stray)
+            raise Rejected(Outcome.WRONG, Stage.TRUE_SHAPES, f"{where}: {told}")
     launches = list(one_configuration(trace.launches))
     if trace.failed or any(launch.follows_data or launch.moved is None for launch in launches):
         log.not_checked.append("whether every output is stored to at the true shapes")
