@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from beamsearch.errors import KernelError
 from beamsearch.judge.activity import NoCupti, Watcher
 from beamsearch.judge.driver import Mapping, open_descriptor
-from beamsearch.judge.interpreter import METER
+from beamsearch.judge.interpreter import METER, TooMuchWork
 from beamsearch.judge.patches import members, refuse_patches
 from beamsearch.judge.protocol import (
     Gone,
@@ -338,10 +338,11 @@ def _poisoned_memory() -> Any:
 
 def describe_error(error: BaseException, source: str | None) -> dict[str, Any]:
     """An exception as a person needs it: type, message, and the line of the kernel it came from."""
-    traceback.print_exception(error)
     cause = error
     while type(cause).__name__ == "InterpreterError" and cause.__cause__ is not None:
         cause = cause.__cause__
+    if not isinstance(cause, TooMuchWork):  # that is no error of the kernel's
+        traceback.print_exception(error)
     frames = traceback.extract_tb(cause.__traceback__)
     line = next((f.lineno for f in reversed(frames) if f.filename == source), None)
     if line is None:
