@@ -120,6 +120,7 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
             "failed": failed,
             "moved": moved,
             "strays": coverage.strays_of(tracer.strays),
+            "races": sorted(tracer.races),
             "follows_data": tracer.follows_data,
         }
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,6 +71,38 @@ class Places:
         if before[worst] > 0 or (near is not None and near < past[worst]):
             return found, -int(before[worst] if before[worst] > 0 else near or 0)
         return found, int(past[worst])
+
+
+class Stores:
+    """Where the programs of a launch stored, without atomics."""
+
+    def __init__(self) -> None:
+        self._earlier: dict[int, list[Any]] = defaultdict(list)
+        self._own: dict[int, list[Any]] = defaultdict(list)
+
+    def next_program(self) -> None:
+        """The stores so far are another program's from now on."""
+        for base, stores in self._own.items():
+            self._earlier[base] += stores
+        self._own.clear()
+
+    def store(self, bases: Iterable[int], addresses: Any) -> None:
+        """The running program stores to these addresses, in the tensors at these bases."""
+        for base in bases:
+            self._own[base].append(addresses)
+
+    def stored_before(self, bases: Iterable[int], addresses: Any) -> bool:
+        """Whether another program stored to one of them, and not the running one too."""
+        import numpy as np
+
+        for base in bases:
+            if base in self._earlier:
+                shared = addresses[np.isin(addresses, np.concatenate(self._earlier[base]))]
+                if base in self._own:
+                    shared = shared[~np.isin(shared, np.concatenate(self._own[base]))]
+                if len(shared):
+                    return True
+        return False
 
 
 def moved_by(programs: Sequence[dict[tuple[int, AccessKind], float]], count: int) -> list[Moved]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from profiling.coverage import Places
+from profiling.coverage import Places, Stores
 from profiling.statements import statement_starts
 from profiling.traffic import SECTOR, AccessKind
 
@@ -93,6 +93,9 @@ class Tracer:
         """Whether a turn of a sampled loop moved other bytes than the turns it stands for."""
         self.brief = False
         """Whether only bytes by tensor and strays are wanted."""
+        self.others = Stores()
+        self.races: set[int] = set()
+        """Lines that load what another program of the launch stored."""
         self.program = self.begin(1.0)
 
     def begin(self, weight: float) -> Program:
@@ -101,6 +104,7 @@ class Tracer:
 
         none, number = np.zeros(0), np.zeros(0, dtype=np.int64)
         self.program = Program(weight, number, none, none, number, none)
+        self.others.next_program()
         self.program_limit = self.work + PROGRAM_WORK
         self.depth = 0
         self.scale = 1.0
@@ -181,6 +185,10 @@ class Tracer:
     def _place(self, kind: AccessKind, addresses: Any, element_bytes: int) -> None:
         """Count bytes by tensor, and note what is outside of all."""
         found, distance = self.places.find(addresses, element_bytes)
+        if kind == "store":
+            self.others.store(found, addresses)
+        elif kind == "load" and self.others.stored_before(found, addresses):
+            self.races.add(self.current_line())
         for base, size in found.items():
             self.program.moved[base, kind] += size * self.scale
             if kind == "load":

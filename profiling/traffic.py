@@ -122,6 +122,8 @@ class LaunchTrace(Record):
     moved: list[Moved] | None = None
     """Bytes of all programs by tensor; none where the programs that were looked at cannot tell."""
     strays: list[Stray] = []
+    races: list[int] = []
+    """Lines that load what another program stored, which may run before or after."""
     follows_data: bool = False
     """Whether whole numbers were read, which may be addresses or decide what is done."""
     failed: str | None = None

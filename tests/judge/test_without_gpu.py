@@ -187,6 +187,8 @@ WRONG = {
         "36",
         variant("batch * channels * pix", "batch * (channels - channels // 64) * pix", RMS),
     ),
+    "no epsilon": ("36", variant(" / channels + eps)", " / channels)", RMS)),
+    "programs add to one place": ("row_sum", (FOLDER / "wrong" / "data_race.py").read_text()),
     "height for width": (
         "43",
         variant("* H + h) * W + w", "* H + h) * H + w", POOL),

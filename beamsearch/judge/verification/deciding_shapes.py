@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
 
+from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import ProblemError
 from beamsearch.judge.shapes import as_far_as_it_runs
 from beamsearch.problem import Problem, count_elements, integer_sizes, shrink
@@ -60,7 +61,7 @@ class Deciding:
     def first(self) -> list[DecidingShape]:
         """Those that take no time; the kernel's largest block is known after them."""
         return [
-            DecidingShape("no dimension flat", (self.medium, self.little), 2),
+            DecidingShape("no dimension flat", (self.medium, self.little), len(DISTRIBUTIONS)),
             DecidingShape("aligned sizes", (self.aligned,), 1),
             DecidingShape("no dimension small", self.large, 1),
         ]

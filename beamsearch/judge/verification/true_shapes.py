@@ -19,7 +19,7 @@ VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 
 
 def check_trace(trace: AccessTrace, least_bytes: int, log: Log) -> None:
-    """Nothing outside a tensor, and every output stored to. Raises Rejected.
+    """Nothing outside a tensor, no race, and every output stored to. Raises Rejected.
 
     Where addresses or conditions follow data, which is not there, nothing is said.
     """
@@ -30,6 +30,10 @@ def check_trace(trace: AccessTrace, least_bytes: int, log: Log) -> None:
         for stray in launch.strays:
             told = told_stray(launch, stray)
             raise Rejected(Outcome.WRONG, Stage.TRUE_SHAPES, f"{where}: {told}")
+        for line in launch.races:
+            told = f"line {line} of {launch.name} loads what another program of the launch stores"
+            hint = "programs run in any order, at the same time: use an atomic, or two launches"
+            raise Rejected(Outcome.WRONG, Stage.TRUE_SHAPES, f"{where}: {told}; {hint}")
     launches = list(one_configuration(trace.launches))
     if trace.failed or any(launch.follows_data or launch.moved is None for launch in launches):
         log.not_checked.append("whether every output is stored to at the true shapes")
