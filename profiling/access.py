@@ -140,8 +140,9 @@ def _moved(
     found: list[dict[tuple[int, AccessKind], float]] = []
     tracer.brief = True
     before, limit = tracer.work, min(limit, coverage.WORK)
-    # The last program goes farthest into its tensors; it tells of strays, not of the mean.
-    for number in [*([count - 1] if count - 1 not in programs else []), *wanted]:
+    # The first and the last go farthest to their tensors' ends: they tell of strays, not of means.
+    ends = [number for number in (count - 1, 0) if number not in programs]
+    for number in dict.fromkeys([*ends, *wanted]):
         known = programs.get(number)
         if known is None:
             spent = tracer.work - before
@@ -155,11 +156,15 @@ def _moved(
                 if _is_enough(error):
                     return None
                 raise
+            programs = {**programs, number: known}
         if number in wanted:
             found.append(known.moved)
     if tracer.uneven_stores or len(found) < min(coverage.FEWEST, count):
         return None
     moved = coverage.moved_by(found, count)
+    stored = {key for program in programs.values() for key in program.moved if key[1] != "load"}
+    if not stored <= {(item.storage, item.kind) for item in moved}:
+        return None  # few programs store there, and which ones is not known
     return [item for item in moved if item.kind != "load"] if tracer.uneven_loads else moved
 
 

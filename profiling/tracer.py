@@ -21,8 +21,8 @@ INNER_ITERATIONS = 9
 """The same inside another loop; a kernel's window of 3 x 3 is run in full."""
 SAMPLED_ITERATIONS = (8, 4)
 """Iterations run of a longer loop, outer and inner: its beginning, and its last."""
-BRIEF_ITERATIONS = 3
-"""The same where only bytes are counted: two that are alike, and the last."""
+BRIEF_ITERATIONS = (3, 2)
+"""The same where only bytes are counted: outside two that are alike, and the last."""
 PATTERN_ELEMENTS = 2048
 """Elements of one access whose lanes are laid out to count sectors."""
 LANE_ELEMENTS = (1, 2, 4, 8, 16)
@@ -129,13 +129,14 @@ class Tracer:
         turns = range(*(bound.__index__() for bound in bounds))
         inner = self.depth > 0
         count = len(turns)
-        keep = BRIEF_ITERATIONS if self.brief else SAMPLED_ITERATIONS[inner]
+        keep = (BRIEF_ITERATIONS if self.brief else SAMPLED_ITERATIONS)[inner]
         full = INNER_ITERATIONS if inner else OUTER_ITERATIONS
-        if count <= (BRIEF_ITERATIONS if self.brief else full):
+        if count <= (keep if self.brief else full):
             chosen = [(index, 1.0) for index in range(count)]
         else:
-            middle = (count - 2) / (keep - 2)
-            chosen = [(0, 1.0), *((i, middle) for i in range(1, keep - 1)), (count - 1, 1.0)]
+            middle = (count - 2) / max(keep - 2, 1)
+            first = 1.0 if keep > 2 else count - 1.0
+            chosen = [(0, first), *((i, middle) for i in range(1, keep - 1)), (count - 1, 1.0)]
         outside = self.scale
         self.turns[self.current_line()] += outside * self.program.weight * count
         self.depth += 1
@@ -149,7 +150,7 @@ class Tracer:
                 stored.append(self.program.stored - before[1])
             if len(chosen) < count:  # the last turn may be a part of one
                 self.uneven_loads |= len(set(loaded[:-1])) > 1
-                self.uneven_stores |= len(set(stored[:-1])) > 1
+                self.uneven_stores |= len(set(stored[:-1])) > 1 or (keep == 2 and any(stored))
         finally:
             self.scale = outside
             self.depth = max(self.depth - 1, 0)
