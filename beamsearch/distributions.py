@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 Distribution = Literal[
     "own",
     "normal",
+    "rising",
     "infinite",
     "large",
     "minus_infinite",
@@ -43,6 +44,9 @@ FAR_BELOW = (-300.0, -150.0)
 farther, so that sums of squares in float32 tell the variance of a row to one in a thousand."""
 FAR_BELOW_SPREAD = 4.0
 """Standard deviation inside such a row: two steps of bfloat16 there."""
+RISE = 6.0
+"""How far rising values climb along each dimension: a maximum that is left behind is off by a
+factor of hundreds in an exponential, and the last tenth of a softmax still holds under half."""
 LEVELS = 2
 """Ties are whole numbers from -2 to 2, so that most windows and rows hold equal values."""
 
@@ -52,7 +56,8 @@ def draw(
 ) -> torch.Tensor:
     """Values of a shape from the generator as it is seeded, made on the device.
 
-    `normal`, `large`, `huge` and `tiny` are signed; `ties` begins with a sixteenth of zeros;
+    `normal`, `large`, `huge` and `tiny` are signed; `rising` is normal around a line that climbs
+    along every dimension, from below zero to above it; `ties` begins with a sixteenth of zeros;
     `denormal` is normal with a quarter of subnormal numbers, so that what flushes them is right
     within the tolerance; `infinite` is normal with few positive infinities and so many negative
     ones that some windows hold nothing else. `own` is the problem's to draw.
@@ -64,6 +69,11 @@ def draw(
     if distribution == "ties":
         values.round_().clamp_(-LEVELS, LEVELS)
         values.view(-1)[: values.numel() // 16] = 0
+    elif distribution == "rising":
+        for dimension, size in enumerate(shape):
+            line = torch.linspace(-RISE / 2, RISE / 2, size, device=device, dtype=dtype)
+            if size > 1:
+                values += line.view(size, *[1] * (len(shape) - dimension - 1))
     elif distribution == "large":
         values *= LARGE.get(name, 2.0**10)
     elif distribution == "huge":

@@ -24,8 +24,12 @@ runs together: at most 1,600 tokens, a tenth of a prompt, which cuts each of the
 NUMBERS = re.compile(r"\br\d+-\w+(-\w+)*|\d+")
 """Names of candidates, and numbers."""
 
-NOTHING_SHOWN = (Outcome.CORRECT, Outcome.DUPLICATE, Outcome.NO_CODE, Outcome.SET_ASIDE)
-"""Without a speedup these say nothing of what was tried: nobody judged it, or nothing compares."""
+NOTHING_SHOWN = (
+    *(Outcome.CORRECT, Outcome.UNPROVEN),
+    *(Outcome.DUPLICATE, Outcome.NO_CODE, Outcome.SET_ASIDE),
+)
+"""Without a speedup these say nothing of what was tried: nobody judged it, nobody could, or nothing
+compares."""
 
 
 class EarlierLesson(Record):

@@ -29,14 +29,14 @@ CONTROL = 4
 
 def score(candidates: Iterable[Candidate]) -> ReviewScore:
     """What reviews said of candidates, against the judge's verdicts. A candidate that was set
-    aside, a duplicate, or not reviewed tells nothing."""
+    aside, a duplicate, not shown correct, or not reviewed tells nothing."""
     flags = right = failures = missed = set_aside = reviewed = 0
     for candidate in candidates:
         if candidate.forecast is None:
             continue
         outcome = candidate.verdict.outcome
         set_aside += outcome is Outcome.SET_ASIDE
-        if outcome in (Outcome.SET_ASIDE, Outcome.DUPLICATE):
+        if outcome in (Outcome.SET_ASIDE, Outcome.DUPLICATE, Outcome.UNPROVEN):
             continue
         reviewed += 1
         failed = outcome is not Outcome.CORRECT

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from profiling import coverage
+from profiling.coverage import Fills
 from profiling.gpus import Gpu
 from profiling.interception import (
     InterpretedLaunch,
@@ -21,10 +23,13 @@ from profiling.standin import TargetDriver, target_device
 from profiling.tracer import Enough, Program, Storages, Tracer
 from profiling.traffic import (
     SECTOR,
+    AccessKind,
     AccessTrace,
     LaunchTrace,
     LineAccess,
+    Moved,
     Neighbour,
+    OutputUse,
     Pattern,
     Reuse,
     TensorUse,
@@ -53,12 +58,17 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
         return AccessTrace(gpu=gpu.name, failed="TRITON_INTERPRET was not set before triton loaded")
     launches: list[LaunchTrace] = []
     failed: str | None = None
+    fills, outputs = Fills(), list[OutputUse]()
     with (
         target_device(gpu),
-        intercepted_launches(lambda launch: launches.append(_trace(launch)), TargetDriver(gpu)),
+        intercepted_launches(
+            lambda launch: launches.append(_trace(launch)), TargetDriver(gpu)
+        ) as storages,
     ):
         try:
-            call()
+            with fills.watching():
+                result = call()
+            outputs = fills.outputs(result, storages.base)
         except Exception as error:  # noqa: BLE001 - a candidate may raise anything; it is reported
             failed = _say(error)
     traffic: dict[str, float] = dict.fromkeys(("registers", "l2", "dram"), 0.0)
@@ -74,6 +84,7 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
         gpu=gpu.name,
         launches=launches,
         traffic=traffic if launches else {},
+        outputs=outputs,
         failed=failed,
     )
 
@@ -83,11 +94,12 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
     from triton.runtime import interpreter
 
     x, y, z = launch.grid
-    tracer = Tracer(launch.function.__code__.co_filename)
+    tracer = Tracer(launch.function.__code__.co_filename, launch.storages.sizes)
     limit = WORK * launch.share
     programs: dict[int, Program] = {}
     cut_short = False
     failed: str | None = None
+    moved: list[Moved] | None = None
     builder = interpreter.interpreter_builder
     builder.set_grid_dim(x, y, z)
     with intercepted_memory(tracer, launch.function.__globals__):
@@ -98,12 +110,62 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
                 builder.set_grid_idx(number % x, number // x % y, number // (x * y))
                 programs[number] = tracer.begin(weight)
                 launch.function(**launch.arguments)
+            moved = _moved(launch, tracer, programs, limit)
         except Exception as error:  # noqa: BLE001 - the interpreter has gaps; they are reported
             cut_short = _is_enough(error)
             failed = None if cut_short else _say(error)
     return _summary(launch, tracer, programs).model_copy(
-        update={"cut_short": cut_short, "failed": failed}
+        update={
+            "cut_short": cut_short,
+            "failed": failed,
+            "moved": moved,
+            "strays": coverage.strays_of(tracer.strays),
+            "races": sorted(tracer.races),
+            "follows_data": tracer.follows_data,
+        }
     )
+
+
+def _moved(
+    launch: InterpretedLaunch, tracer: Tracer, programs: dict[int, Program], limit: float
+) -> list[Moved] | None:
+    """Bytes of the whole grid by tensor, from programs all over it: those that were interpreted,
+    and more as far as work allows. None where they cannot tell."""
+    from triton.runtime import interpreter
+
+    x, y, z = launch.grid
+    count = x * y * z
+    builder = interpreter.interpreter_builder
+    wanted = coverage.spread_programs(count)
+    found: list[dict[tuple[int, AccessKind], float]] = []
+    tracer.brief = True
+    before, limit = tracer.work, min(limit, coverage.WORK)
+    # The first and the last go farthest to their tensors' ends: they tell of strays, not of means.
+    ends = [number for number in (count - 1, 0) if number not in programs]
+    for number in dict.fromkeys([*ends, *wanted]):
+        known = programs.get(number)
+        if known is None:
+            spent = tracer.work - before
+            if spent and spent * (1 + 1 / (len(found) + 1)) > limit:
+                break
+            builder.set_grid_idx(number % x, number // x % y, number // (x * y))
+            known = tracer.begin(0.0)
+            try:
+                launch.function(**launch.arguments)
+            except Exception as error:
+                if _is_enough(error):
+                    return None
+                raise
+            programs = {**programs, number: known}
+        if number in wanted:
+            found.append(known.moved)
+    if tracer.uneven_stores or len(found) < min(coverage.FEWEST, count):
+        return None
+    moved = coverage.moved_by(found, count)
+    stored = {key for program in programs.values() for key in program.moved if key[1] != "load"}
+    if not stored <= {(item.storage, item.kind) for item in moved}:
+        return None  # few programs store there, and which ones is not known
+    return [item for item in moved if item.kind != "load"] if tracer.uneven_loads else moved
 
 
 def _say(error: Exception) -> str:

@@ -82,7 +82,7 @@ class _Launches:
 @contextmanager
 def intercepted_launches(
     tell: Callable[[InterpretedLaunch], None], target: TargetDriver
-) -> Iterator[None]:
+) -> Iterator[Storages]:
     """Every launch is told instead of run; tensors get addresses, `meta` ones too."""
     from triton.runtime import driver, interpreter
     from triton.runtime.autotuner import Autotuner
@@ -109,7 +109,7 @@ def intercepted_launches(
     executor.__call__, Autotuner.run = launch, tuned
     driver.set_active(target)
     try:
-        yield
+        yield launches.storages
     finally:
         interpreter._implicit_cvt, interpreter._patch_lang = convert, patch
         executor.__call__, Autotuner.run = execute, tune
@@ -159,6 +159,7 @@ class _Builder:
 
         self._tell("load", ptrs, mask)
         kind = ptrs.get_element_ty()
+        self._tracer.follows_data |= not kind.is_floating()
         zeros = np.zeros(ptrs.data.shape, dtype=interpreter._get_np_dtype(kind))
         return interpreter.TensorHandle(zeros, kind)
 
@@ -172,6 +173,7 @@ class _Builder:
         from triton.runtime import interpreter
 
         self._tell("atomic", ptr, mask)
+        self._tracer.follows_data |= not ptr.get_element_ty().is_floating()
         return interpreter.TensorHandle(np.zeros_like(val.data), val.dtype.scalar)
 
     def exchange(self, builder: Any, ptr: Any, cmp: Any, val: Any, *_: Any) -> Any:
@@ -180,6 +182,7 @@ class _Builder:
         from triton.runtime import interpreter
 
         self._tell("atomic", ptr, True)
+        self._tracer.follows_data = True
         return interpreter.TensorHandle(np.copy(cmp.data), cmp.dtype.scalar)
 
     def dot(self, builder: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:

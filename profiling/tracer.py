@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from profiling.coverage import Places, Stores
 from profiling.statements import statement_starts
 from profiling.traffic import SECTOR, AccessKind
 
@@ -20,9 +21,15 @@ INNER_ITERATIONS = 9
 """The same inside another loop; a kernel's window of 3 x 3 is run in full."""
 SAMPLED_ITERATIONS = (8, 4)
 """Iterations run of a longer loop, outer and inner: its beginning, and its last."""
+BRIEF_ITERATIONS = (3, 2)
+"""The same where only bytes are counted: outside two that are alike, and the last."""
 PATTERN_ELEMENTS = 2048
 """Elements of one access whose lanes are laid out to count sectors."""
 LANE_ELEMENTS = (1, 2, 4, 8, 16)
+
+
+APART = 1 << 40
+"""Bytes between two tensors: what misses one, by a wrapped 32-bit offset too, meets no other."""
 
 
 class Enough(Exception):
@@ -56,12 +63,19 @@ class Program:
     total: float = 0.0
     """Bytes touched so far, repeated ones too."""
     reuse: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    moved: dict[tuple[int, AccessKind], float] = field(default_factory=lambda: defaultdict(float))
+    """(base address, kind) -> bytes, repeated ones too."""
+    loaded: int = 0
+    """Bytes of the loads that were interpreted, whatever they stand for."""
+    stored: int = 0
+    """The same of stores and atomics."""
 
 
 class Tracer:
     """Collects what the programs of one launch do."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, sizes: dict[int, int]) -> None:
+        """`sizes`: base address of each tensor's memory -> bytes."""
         self.lines: dict[tuple[int, AccessKind], Line] = {}
         self.turns: dict[int, float] = defaultdict(float)
         """Line of a loop -> turns, summed over the sampled programs."""
@@ -72,6 +86,16 @@ class Tracer:
         self.program_limit = 0.0
         self.file = file
         self.starts = statement_starts(file)
+        self.places = Places(sizes)
+        self.strays: dict[tuple[int, AccessKind], int] = {}
+        self.follows_data = False
+        self.uneven_loads = self.uneven_stores = False
+        """Whether a turn of a sampled loop moved other bytes than the turns it stands for."""
+        self.brief = False
+        """Whether only bytes by tensor and strays are wanted."""
+        self.others = Stores()
+        self.races: set[int] = set()
+        """Lines that load what another program of the launch stored."""
         self.program = self.begin(1.0)
 
     def begin(self, weight: float) -> Program:
@@ -80,6 +104,7 @@ class Tracer:
 
         none, number = np.zeros(0), np.zeros(0, dtype=np.int64)
         self.program = Program(weight, number, none, none, number, none)
+        self.others.next_program()
         self.program_limit = self.work + PROGRAM_WORK
         self.depth = 0
         self.scale = 1.0
@@ -104,19 +129,28 @@ class Tracer:
         turns = range(*(bound.__index__() for bound in bounds))
         inner = self.depth > 0
         count = len(turns)
-        keep = SAMPLED_ITERATIONS[inner]
-        if count <= (INNER_ITERATIONS if inner else OUTER_ITERATIONS):
+        keep = (BRIEF_ITERATIONS if self.brief else SAMPLED_ITERATIONS)[inner]
+        full = INNER_ITERATIONS if inner else OUTER_ITERATIONS
+        if count <= (keep if self.brief else full):
             chosen = [(index, 1.0) for index in range(count)]
         else:
-            middle = (count - 2) / (keep - 2)
-            chosen = [(0, 1.0), *((i, middle) for i in range(1, keep - 1)), (count - 1, 1.0)]
+            middle = (count - 2) / max(keep - 2, 1)
+            first = 1.0 if keep > 2 else count - 1.0
+            chosen = [(0, first), *((i, middle) for i in range(1, keep - 1)), (count - 1, 1.0)]
         outside = self.scale
         self.turns[self.current_line()] += outside * self.program.weight * count
         self.depth += 1
+        loaded, stored = list[int](), list[int]()
         try:
             for index, weight in chosen:
                 self.scale = outside * weight
+                before = self.program.loaded, self.program.stored
                 yield turns[index]
+                loaded.append(self.program.loaded - before[0])
+                stored.append(self.program.stored - before[1])
+            if len(chosen) < count:  # the last turn may be a part of one
+                self.uneven_loads |= len(set(loaded[:-1])) > 1
+                self.uneven_stores |= len(set(stored[:-1])) > 1 or (keep == 2 and any(stored))
         finally:
             self.scale = outside
             self.depth = max(self.depth - 1, 0)
@@ -128,6 +162,10 @@ class Tracer:
         addresses = np.asarray(pointers)
         allowed = np.broadcast_to(np.asarray(mask, dtype=bool), addresses.shape)
         self.spend(1 + addresses.size / 4000)
+        touched = addresses[allowed].astype(np.int64)
+        self._place(kind, touched, element_bytes)
+        if self.brief:
+            return
         line = self.lines.setdefault(
             (self.current_line(), kind), Line(element_bytes, max(addresses.ndim, 1))
         )
@@ -139,11 +177,28 @@ class Tracer:
         if line.events <= 40 or line.events % 7 == 0:
             self.spend(2.0)
             self._lay_out(line, addresses, allowed, weight)
-        sectors = np.unique(addresses[allowed].astype(np.int64) // SECTOR)
+        sectors = np.unique(touched // SECTOR)
         if kind == "load":
             self._read(sectors)
         else:
             self._write(sectors)
+
+    def _place(self, kind: AccessKind, addresses: Any, element_bytes: int) -> None:
+        """Count bytes by tensor, and note what is outside of all."""
+        found, distance = self.places.find(addresses, element_bytes)
+        if kind == "store":
+            self.others.store(found, addresses)
+        elif kind == "load" and self.others.stored_before(found, addresses):
+            self.races.add(self.current_line())
+        for base, size in found.items():
+            self.program.moved[base, kind] += size * self.scale
+            if kind == "load":
+                self.program.loaded += size
+            else:
+                self.program.stored += size
+        if distance is not None:
+            key = (self.current_line(), kind)
+            self.strays[key] = max(distance, self.strays.get(key, 0), key=abs)
 
     def _lay_out(self, line: Line, addresses: Any, allowed: Any, weight: float) -> None:
         """Count sectors for every way lanes may be laid over the elements."""
@@ -230,16 +285,20 @@ class Storages:
         self.sizes: dict[int, int] = {}
         """Base address -> bytes."""
         self._kept: list[Any] = []
-        self._next = 1 << 40
+        self._next = APART
 
     def address(self, tensor: Any) -> int:
         """Address of the tensor's first element."""
+        offset: int = tensor.storage_offset() * tensor.element_size()
+        return self.base(tensor) + offset
+
+    def base(self, tensor: Any) -> int:
+        """Address of the memory that the tensor lies in."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self._bases:
             self._kept.append(storage)  # keeps the key from being used again
             self._bases[key] = self._next
             self.sizes[self._next] = storage.nbytes()
-            self._next += -(-storage.nbytes() // (1 << 21)) * (1 << 21) + (1 << 21)
-        offset: int = tensor.storage_offset() * tensor.element_size()
-        return self._bases[key] + offset
+            self._next += -(-storage.nbytes() // (1 << 21)) * (1 << 21) + APART
+        return self._bases[key]

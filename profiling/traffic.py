@@ -72,6 +72,35 @@ class TensorUse(Record):
     """Of `read_bytes`, what an earlier program read; the nearest one counts."""
 
 
+class Moved(Record):
+    """Bytes that a launch asks for in one tensor, each as often as it is asked for."""
+
+    storage: int
+    """Address of the tensor's memory, which names it."""
+    kind: AccessKind
+    bytes: float
+    error_bytes: float
+    """Standard error, where not every program was looked at."""
+
+
+class Stray(Record):
+    """An access outside every tensor, the farthest of its line."""
+
+    line: int
+    kind: AccessKind
+    distance_bytes: int
+    """Past the end of the nearest tensor; negative before its beginning."""
+
+
+class OutputUse(Record):
+    """One tensor that the call returns."""
+
+    storage: int
+    bytes: int
+    filled: bool
+    """Whether torch writes it, beside what launches do."""
+
+
 class LaunchTrace(Record):
     """One launch, seen through some of its programs."""
 
@@ -90,6 +119,13 @@ class LaunchTrace(Record):
     tensors: list[TensorUse] = []
     reuse: list[Reuse] = []
     """A program's repeated reads, mean over programs."""
+    moved: list[Moved] | None = None
+    """Bytes of all programs by tensor; none where the programs that were looked at cannot tell."""
+    strays: list[Stray] = []
+    races: list[int] = []
+    """Lines that load what another program stored, which may run before or after."""
+    follows_data: bool = False
+    """Whether whole numbers were read, which may be addresses or decide what is done."""
     failed: str | None = None
 
     @property
@@ -105,6 +141,7 @@ class AccessTrace(Record):
     launches: list[LaunchTrace] = []
     traffic: dict[str, float] = {}
     """Bytes of the whole call at `registers`, `l2`, `dram`, at half the warps an SM can hold."""
+    outputs: list[OutputUse] = []
     failed: str | None = None
     """Why there is no trace, or only a part of one."""
 

@@ -18,9 +18,11 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from beamsearch.errors import KernelError
 from beamsearch.judge import serving
+from beamsearch.judge.interpreter import METER, TooMuchWork
 from beamsearch.judge.mapped import MappedMemory
 from beamsearch.judge.patches import members, refuse_patches
 from beamsearch.judge.protocol import decode_arguments, open_tensor
@@ -90,22 +92,34 @@ class Harness:
         from profiling.gpus import Gpu
 
         assert self.module is not None
+        _quick_dispatch_modes()
         call = bind(self.module, decode_arguments(arguments, None, "meta"))
         with call_mode():
             trace = trace_call(call, Gpu.model_validate(gpu))
         return {"trace": trace.model_dump(mode="json")}
 
     def do_call(
-        self, name: str, outputs: list[Any], storages: list[Any], then: str | None = None
+        self,
+        name: str,
+        outputs: list[Any],
+        storages: list[Any],
+        then: str | None = None,
+        work: float | None = None,
     ) -> dict[str, Any]:
-        """Call once, unwritten memory poisoned, and copy the results out; after a call of `then`,
-        where there is one, while both results are alive."""
-        with call_mode(), _poisoned_memory():
-            result = self._calls[name]()
-            second = self._calls[then]() if then is not None else None
+        """Call once, unwritten memory poisoned, and copy the results out, with what it launched;
+        after a call of `then`, where there is one, while both results are alive. It may take so
+        much `work`."""
+        METER.begin(work)
+        try:
+            with call_mode(), _poisoned_memory():
+                result = self._calls[name]()
+                second = self._calls[then]() if then is not None else None
+        finally:
+            METER.limit = None
+        ran = {"launched": sorted(METER.launched), "block": METER.block, "work": METER.work}
         answer = self._hand_over(result, outputs, storages)
         del second
-        return answer
+        return answer | ran
 
     def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were."""
@@ -137,6 +151,11 @@ class Harness:
         return {"results": described}
 
 
+def _quick_dispatch_modes() -> None:
+    """Or else a dispatch mode, whoever uses one, imports torch's compiler for a second."""
+    setattr(TorchDispatchMode, "_should_skip_dynamo", classmethod(lambda cls: False))  # noqa: B010
+
+
 @contextmanager
 def _poisoned_memory() -> Any:
     """`torch.empty` gives NaN, so that what a kernel leaves unwritten shows."""
@@ -153,10 +172,11 @@ def _poisoned_memory() -> Any:
 
 def describe_error(error: BaseException, source: str | None) -> dict[str, Any]:
     """An exception as a person needs it: type, message, and the line of the kernel it came from."""
-    traceback.print_exception(error)
     cause = error
     while type(cause).__name__ == "InterpreterError" and cause.__cause__ is not None:
         cause = cause.__cause__
+    if not isinstance(cause, TooMuchWork):  # that is no error of the kernel's
+        traceback.print_exception(error)
     frames = traceback.extract_tb(cause.__traceback__)
     line = next((f.lineno for f in reversed(frames) if f.filename == source), None)
     if line is None:
@@ -169,6 +189,7 @@ def describe_error(error: BaseException, source: str | None) -> dict[str, Any]:
         "message": str(cause).strip()[:4000] or type(cause).__name__,
         "line": line,
         "text": linecache.getline(source, line).strip() if source and line else "",
+        "work": METER.work,
         # Raised by the interpreter's own code rather than by the kernel's.
         "interpreter": bool(in_interpreter)
         and (in_interpreter[-1] or (any(in_interpreter) and _is_gap(cause))),

@@ -12,6 +12,7 @@ from beamsearch.errors import KernelError, ProblemError
 from beamsearch.judge.controls import CannotTell
 from beamsearch.judge.conversation import DeadlineMissed, ProcessDied, ToldError
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
+from beamsearch.judge.interpreter import TooMuchWork
 from beamsearch.judge.oracle import Expected
 from beamsearch.judge.policy import disallowed, doubts
 from beamsearch.judge.precision import lower_precision
@@ -63,6 +64,8 @@ class Rejected(Exception):
         super().__init__(reason)
         self.raised = raised
         """Whether the kernel itself raised, and its process is as good as before."""
+        self.work = 0.0
+        """Interpreted operations that were spent on it, where they were counted."""
         self.outcome = outcome
         self.stage = stage
         self.reason = reason
@@ -165,6 +168,11 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
         return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}")
     if kind == "Refused":
         return Rejected(Outcome.DISALLOWED, stage, message, raised=True)
+    if kind == TooMuchWork.__name__:
+        reason = f"{what}: it takes too many operations to be interpreted"
+        rejection = Rejected(Outcome.TIMEOUT, stage, reason, raised=True)
+        rejection.work = float(details.get("work", 0.0))
+        return rejection
     if kind in COMPILE_ERRORS:
         reason = f"does not compile{at}: {message}"
         return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, reason, raised=True)
@@ -173,14 +181,16 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
             f"could not be verified: Triton's interpreter cannot run it{at} ({kind}: {message}); "
             "this may be no fault of the kernel, and a GPU would tell"
         )
-        return Rejected(Outcome.CRASHED, stage, reason)
-    if stage is Stage.LOAD:
-        return Rejected(Outcome.INVALID, stage, f"fails to import{at}: {kind}: {message}")
+        return Rejected(Outcome.UNPROVEN, stage, reason)
     return crash_of(stage, what, kind, at, str(error))
 
 
 def crash_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejected:
-    """An exception while the kernel ran: of its own, or because the GPU or its memory gave up."""
+    """An exception while the kernel was imported or ran: of its own, or because the GPU or its
+    memory gave up."""
+    if stage is Stage.LOAD:
+        reason = f"fails to import{at}: {kind}: {one_line(message)}"
+        return Rejected(Outcome.INVALID, stage, reason)
     if "CUDA error" in message or kind in ("CudaError", "AcceleratorError"):
         first = message.splitlines()[0]
         reason = f"{what}: {first}{at}; the kernel probably reads or writes outside its tensors"
@@ -281,21 +291,39 @@ def call_once(
 ) -> Compared:
     """Call what is bound under the name (the set's at this stage), and compare. `then` is called
     too before the result is looked at. Raises Rejected."""
+    where = place(inputs, handout)
+    answer = ask_once(process, inputs, handout, stage, timeout_s, name, then=then)
+    return check_result(answer, inputs, sets, handout, stage, where)
+
+
+def ask_once(
+    process: Callee,
+    inputs: InputSet,
+    handout: Handout,
+    stage: Stage,
+    timeout_s: float,
+    name: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Call what is bound under the name, and what its process answers. Raises Rejected."""
     handout.poison()
-    where = f"on {inputs.label} inputs of {shapes(handout)}"
-    answer = guarded(
+    return guarded(
         stage,
-        where,
+        place(inputs, handout),
         lambda: process.ask(
             "call",
             timeout_s,
             name=name or f"{stage.value} {inputs.label}",
-            then=then,
             outputs=handout.outputs,
             storages=handout.output_storages,
+            **options,
         ),
     )
-    return check_result(answer, inputs, sets, handout, stage, where)
+
+
+def place(inputs: InputSet, handout: Handout) -> str:
+    """The input set as a reason tells it."""
+    return f"on {inputs.label} inputs of {shapes(handout)}"
 
 
 def check_result(

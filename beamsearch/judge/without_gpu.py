@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,9 @@ from beamsearch.judge.robustness import (
 )
 from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
+from beamsearch.judge.verification.decide import Decision, ShapeSets
+from beamsearch.judge.verification.deciding_shapes import DecidingShape
+from beamsearch.judge.verification.true_shapes import check_trace
 from beamsearch.judge.verify import (
     COMPILE_S,
     INTERPRET_S,
@@ -34,13 +36,14 @@ from beamsearch.judge.verify import (
     guarded,
     load,
     parsed,
-    run_sets,
     unseen,
 )
+from beamsearch.model_time import estimate
 from beamsearch.problem import Problem, least_work, shrink
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Reach, Stage, Verdict
 from profiling.profile import Profile
+from profiling.traffic import AccessTrace
 
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
@@ -53,8 +56,8 @@ MODELLED_FORMS = 4
 """Of a sweep, the kernel as it is included: each takes a second or two, and a model that cannot
 tell neighbours apart."""
 NOT_WITHOUT_GPU = [
-    "results at the true shapes: there is no GPU here, so they were verified on shrunk shapes in "
-    "Triton's interpreter",
+    "results at the true shapes: there is no GPU here, so they were verified in Triton's "
+    "interpreter on smaller shapes, where it launches what it launches at the true ones",
     "determinism and memory safety: the interpreter runs one program after another",
     "time: modelled, not measured",
 ]
@@ -86,6 +89,7 @@ class ModellingJudge:
         self._sets: InputSets | None = None
         self._arguments = meta_arguments(problem)
         self._captures = Captures(servers, gpu, self._arguments, None, self._usage)
+        self._shapes = ShapeSets(problem, seed)
         self._profiles: dict[str, Profile] = {}
 
     def judge(
@@ -136,7 +140,7 @@ class ModellingJudge:
             try:
                 if profile is None:
                     with self._slots, self._usage.waiting("verification"):
-                        profile = self._modelled(source, log, codes, lambda process: None)
+                        profile = self._modelled(source, log, codes, None)
             except Rejected as rejection:
                 failed[subject.name] = rejection.reason
                 continue
@@ -149,14 +153,35 @@ class ModellingJudge:
     def _verify(self, source: str, log: Log, thorough: bool, seen: Mapping[str, str]) -> Profile:
         """Every stage there is here; the profile of a kernel that passed them. Raises Rejected."""
 
-        def check(process: CandidateProcess) -> None:
-            log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
-            self._run_smoke(process, source_key(source), log, thorough)
+        log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
+        decision = Decision(self._shapes, log)
+        sets = self._smoke_sets()
+        count = len(DISTRIBUTIONS) if thorough else SMOKE_SETS
+        order = order_for(source_key(source), self._seed, DISTRIBUTIONS, ALWAYS_RUN)
+        drawn = sets.draw(count, order)
 
-        profile = self._modelled(source, log, seen, check)
+        def check(process: CandidateProcess) -> None:
+            if not decision.smoke(process, sets, drawn):
+                return
+            check_two_alive(process, sets, drawn, log, INTERPRET_S)
+            if thorough or self._strict_nan:
+                strict = self._strict_nan
+                check_not_a_number(process, sets, log, INTERPRET_S, strict=strict)
+
         log.reach = Reach.GENERAL
+        profile = self._modelled(source, log, seen, check)
+        opened = self._opener(write_source(self._scratch, source))
+        others = list(other_shapes(self._problem)) if thorough else []
+        deciding = self._shapes.deciding
+        full = [item for item in others if deciding.is_full(item[1])]
+        decision.decide(opened, [DecidingShape(name, (problem,), 1) for name, problem in full])
         if thorough:
-            self._try_elsewhere(write_source(self._scratch, source), log)
+            flat = [
+                (name, self._shapes.of(problem))
+                for name, problem in others
+                if (name, problem) not in full
+            ]
+            self._try_elsewhere(opened, flat, log)
         with self._lock:
             self._profiles[source_key(source)] = profile
         return profile
@@ -166,10 +191,10 @@ class ModellingJudge:
         source: str,
         log: Log,
         seen: Mapping[str, str],
-        check: Callable[[CandidateProcess], None],
+        check: Callable[[CandidateProcess], None] | None,
     ) -> Profile:
-        """The profile with its modelled time. `check` is given the process in the interpreter.
-        Raises Rejected."""
+        """The profile with its modelled time. `check` is given the process in the interpreter; what
+        the trace shows to be wrong is looked at where there is one. Raises Rejected."""
         check_policy(source, log)
         path = write_source(self._scratch, source)
         captured = self._captures.result(path, source_key(source))
@@ -181,7 +206,8 @@ class ModellingJudge:
         with self._servers.fork("interpreting", key=source_key(source)) as process:
             try:
                 load(process, path)
-                check(process)
+                if check is not None:
+                    check(process)
                 traced = guarded(
                     Stage.COMPILE,
                     "following its memory accesses",
@@ -190,47 +216,38 @@ class ModellingJudge:
             finally:
                 process.end()
                 log.output.append(process.output)
-        modelled = model_time(profile, traced.get("trace"), self._gpu)
+        trace = parsed(AccessTrace, traced.get("trace"), Stage.COMPILE)
+        least = least_work(self._problem).least_bytes
+        if check is not None:
+            check_trace(trace, least, log)
+        modelled = estimate(profile, trace, self._gpu)
         if modelled.modelled_ms is None:
             return modelled
         # Where loops or inline assembly hide work from the model, the least of it is still to do.
-        least = least_work(self._problem).least_bytes / self._gpu.bandwidth_gb_s / 1e6
-        return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least)})
+        least_ms = least / self._gpu.bandwidth_gb_s / 1e6
+        return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least_ms)})
 
-    def _run_smoke(self, process: CandidateProcess, key: str, log: Log, thorough: bool) -> None:
-        sets = self._smoke_sets()
-        count = len(DISTRIBUTIONS) if thorough else SMOKE_SETS
-        drawn = sets.draw(count, order_for(key, self._seed, DISTRIBUTIONS, ALWAYS_RUN))
-        try:
-            run_sets(process, sets, drawn, Stage.SMOKE, log, INTERPRET_S)
-            check_two_alive(process, sets, drawn, log, INTERPRET_S)
-            if thorough or self._strict_nan:
-                strict = self._strict_nan
-                check_not_a_number(process, sets, log, INTERPRET_S, strict=strict)
-        except Rejected as rejection:
-            if not rejection.raised:
-                raise
-            hint = "; a kernel made for its own shapes alone cannot be verified without a GPU"
-            raise Rejected(
-                rejection.outcome, rejection.stage, rejection.reason + hint
-            ) from rejection
+    def _opener(self, path: str) -> Callable[[], CandidateProcess]:
+        def opened() -> CandidateProcess:
+            process = self._servers.fork("interpreting", key=Path(path).parent.name)
+            load(process, path)
+            return process
 
-    def _try_elsewhere(self, path: str, log: Log) -> None:
+        return opened
+
+    def _try_elsewhere(
+        self,
+        opened: Callable[[], CandidateProcess],
+        flat: Sequence[tuple[str, InputSets]],
+        log: Log,
+    ) -> None:
         """Shapes and layouts that are only told."""
 
-        @contextmanager
-        def opened(arguments: Mapping[str, Any]) -> Iterator[CandidateProcess]:
-            with self._servers.fork("interpreting", key=Path(path).parent.name) as process:
-                load(process, path)
-                yield process
+        def opened_for(arguments: Mapping[str, Any]) -> CandidateProcess:
+            return opened()
 
-        memory = SharedMemory("cpu")
-        shapes = [
-            (label, InputSets(problem, "cpu", memory, self._seed))
-            for label, problem in other_shapes(self._problem)
-        ]
-        tell_other_shapes(opened, shapes, log, INTERPRET_S)
-        tell_layouts(opened, self._smoke_sets(), log, INTERPRET_S)
+        tell_other_shapes(opened_for, flat, log, INTERPRET_S)
+        tell_layouts(opened_for, self._smoke_sets(), log, INTERPRET_S)
 
     def _smoke_sets(self) -> InputSets:
         with self._lock:
@@ -242,11 +259,3 @@ class ModellingJudge:
     def close(self) -> None:
         """Begin nothing more."""
         self._captures.close()
-
-
-def model_time(profile: Profile, trace: object, gpu: Gpu) -> Profile:
-    """The profile with the time that the analytic model gives it."""
-    from beamsearch.model_time import estimate
-    from profiling.access import AccessTrace
-
-    return estimate(profile, parsed(AccessTrace, trace, Stage.COMPILE), gpu)

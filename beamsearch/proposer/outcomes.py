@@ -32,6 +32,8 @@ STAGES = {
     "taken for constants, and at blocks larger than a dimension.",
     "true_shapes": "It passed at small shapes and failed at the true ones: look at offsets beyond "
     "2^31, at the size of the grid, and at what the launch needs in registers and shared memory.",
+    "other_shapes": "It raised or failed at smaller shapes, one dimension long at a time: look at "
+    "loops over several blocks, at what is carried between them, and at sizes it does not take.",
     "determinism": "The same inputs gave different results: look for races, uninitialised memory "
     "and atomics.",
     "timing": "It computes the problem; what it does beside that was refused when it was timed.",

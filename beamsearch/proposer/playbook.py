@@ -138,7 +138,7 @@ def _record(question: Situation) -> dict[str, list[float]]:
         if attempt.tuned_from is not None:
             continue  # its speedup is that of the change it was tuned after
         name = move(attempt.description.rpartition(" (answers")[0])
-        failed = attempt.outcome not in ("correct", "duplicate", "no_code")
+        failed = attempt.outcome not in ("correct", "not_shown_correct", "duplicate", "no_code")
         if failed:
             record[name].append(0.0)
         elif attempt.speedup_over_parent is not None:
@@ -220,7 +220,7 @@ def _reflection(question: ReflectionQuestion) -> str:
         verdict = trial.candidate.verdict
         if not verdict.correct:
             told.append(f"{name} was {verdict.outcome.value}: {verdict.reason}")
-            if verdict.outcome is not Outcome.NO_CODE:
+            if verdict.outcome not in (Outcome.NO_CODE, Outcome.UNPROVEN):
                 avoid.append(f"{what} on {question.parent}: {verdict.outcome.value}")
             continue
         before, ratio = question.parent, trial.over_parent

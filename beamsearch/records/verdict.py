@@ -17,6 +17,8 @@ class Outcome(StrEnum):
     DISALLOWED = "disallowed"
     COMPILE_ERROR = "compile_error"
     WRONG = "wrong"
+    UNPROVEN = "not_shown_correct"
+    """Nothing is known to be wrong, and nothing could show it right here: a GPU would tell."""
     CRASHED = "crashed"
     TIMEOUT = "timeout"
     DUPLICATE = "duplicate"
@@ -40,7 +42,8 @@ class Stage(StrEnum):
     """The same inputs three times."""
     TIMING = "timing"
     OTHER_SHAPES = "other_shapes"
-    """Shapes the kernel was not made for: reported, never failed."""
+    """Shapes the kernel was not made for: without a GPU they decide where it launches what it
+    launches at the problem's own, else they are reported."""
     LAYOUT = "layout"
     """Inputs that are not contiguous or not aligned: reported, never failed."""
     MEMORY = "memory"
@@ -52,7 +55,7 @@ class Reach(StrEnum):
 
     GENERAL = "general"
     SPECIALISED = "specialised"
-    """Right at the problem's own shapes alone: it raises, or is wrong, at others."""
+    """For some shapes alone: it raises at others, or launches other functions and is wrong."""
 
 
 class Check(Record):

@@ -18,7 +18,10 @@ WITHOUT_FINDINGS = (
 )
 """Directions for a parent whose profile names none: the four commonest in memory-bound kernels."""
 
-NOT_BUILT = (Outcome.INVALID, Outcome.COMPILE_ERROR, Outcome.WRONG, Outcome.CRASHED)
+NOT_BUILT = (
+    *(Outcome.INVALID, Outcome.COMPILE_ERROR),
+    *(Outcome.WRONG, Outcome.UNPROVEN, Outcome.CRASHED),
+)
 """Failures of the code and not of the plan. A slow kernel has shown what its plan is worth, and so
 has one that only cheats, hangs, or is a kernel seen before."""
 

@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_sum"
-NEEDS_GPU = "the interpreter runs one program after another, where nothing races"
 
 
 @triton.jit

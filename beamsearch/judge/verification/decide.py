@@ -1,0 +1,243 @@
+"""A kernel on the shapes that decide: wrong at one is wrong, right at none is not shown correct."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from math import prod
+from typing import Any, Literal
+
+from beamsearch.distributions import DISTRIBUTIONS, Distribution
+from beamsearch.errors import ProblemError
+from beamsearch.judge.inputs import InputSet, InputSets
+from beamsearch.judge.memory import SharedMemory
+from beamsearch.judge.processes import CandidateProcess
+from beamsearch.judge.verification.deciding_shapes import Deciding, DecidingShape, deciding
+from beamsearch.judge.verify import (
+    INTERPRET_S,
+    Log,
+    Rejected,
+    ask_once,
+    bind,
+    check_result,
+    place,
+    shapes,
+)
+from beamsearch.problem import Problem
+from beamsearch.records.verdict import Outcome, Stage
+
+WORK = 180_000.0
+"""Interpreted operations, of about 25 microseconds, that all deciding shapes of a kernel may take:
+a count and no clock, so that a verdict is the same on every machine."""
+SMOKE_WORK = 200_000.0
+"""The same for the smoke shapes, beyond the first few sets."""
+SMOKE_SETS = 3
+"""Sets that a kernel is run on however long they take."""
+CALL_WORK = 90_000.0
+"""The same for one call: a row of a million elements in blocks of a thousand, three times."""
+USUAL_BLOCK = 1024
+"""The largest block of a kernel that does not tell it."""
+FIRST: tuple[Distribution, ...] = ("rising", "normal")
+ORDER = (*FIRST, *(name for name in DISTRIBUTIONS if name not in FIRST))
+"""Of the input sets at the deciding shapes: what a loop of several blocks gets wrong is first."""
+NOT_SHOWN = (
+    "; a GPU would tell. Without one, what is launched at the true shape must take smaller shapes "
+    "too"
+)
+
+
+Taken = Literal["right", "refused", "too long"]
+"""How a kernel took a shape."""
+
+
+class ShapeSets:
+    """Input sets of every shape of one problem, each built when first needed; thread-safe."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self._problem = problem
+        self._seed = seed
+        self._memory = SharedMemory("cpu")
+        self._lock = threading.Lock()
+        self._sets: dict[tuple[tuple[str, int], ...], InputSets] = {}
+        self._deciding: Deciding | None = None
+        self._long: dict[int, list[DecidingShape]] = {}
+
+    def of(self, problem: Problem) -> InputSets:
+        """The sets at the sizes of a shrunk problem."""
+        key = tuple(sorted(problem.sizes.items()))
+        with self._lock:
+            if key not in self._sets:
+                self._sets[key] = InputSets(problem, "cpu", self._memory, self._seed)
+            return self._sets[key]
+
+    @property
+    def deciding(self) -> Deciding:
+        """The shapes. Raises ProblemError where the problem cannot be shrunk."""
+        with self._lock:
+            if self._deciding is None:
+                self._deciding = deciding(self._problem)
+            return self._deciding
+
+    def long(self, block: int) -> list[DecidingShape]:
+        """Those with one long dimension, for a kernel of such blocks."""
+        shapes = self.deciding
+        with self._lock:
+            if block not in self._long:
+                self._long[block] = shapes.long(block)
+            return self._long[block]
+
+
+class Decision:
+    """One kernel's way through the shapes."""
+
+    def __init__(self, sets: ShapeSets, log: Log) -> None:
+        self._sets = sets
+        self._log = log
+        self._left = WORK
+        self._block = 0
+        self._shown = False
+        self._why_not = ""
+        """The first reason for which a shape showed nothing."""
+
+    def smoke(self, process: CandidateProcess, sets: InputSets, drawn: Sequence[InputSet]) -> bool:
+        """The smoke shapes, where a kernel that does not take them is not judged: whether it does.
+        Raises Rejected."""
+        self._left = SMOKE_WORK
+        taken = True
+        for number, inputs in enumerate(drawn):
+            if number >= SMOKE_SETS and self._left < 0:
+                break
+            taken = self._tried(process, sets, inputs, Stage.SMOKE, "smoke shapes", None)
+            if not taken:
+                break
+        self._left = WORK
+        return taken
+
+    def decide(
+        self, opened: Callable[[], CandidateProcess], extra: Sequence[DecidingShape]
+    ) -> None:
+        """Every deciding shape, the `extra` ones too. Raises Rejected."""
+        self._process, self._opened = opened(), opened
+        try:
+            first = self._sets.deciding.first()
+            for number, shape in enumerate(first):
+                # A problem has as many long shapes as it has sizes, or more.
+                self._try_shape(shape, len(first) - number + len(self._sets.deciding.free))
+            others = [*extra, *self._sets.long(self._block or USUAL_BLOCK)]
+            for number, shape in enumerate(others):
+                self._try_shape(shape, len(others) - number)
+        finally:
+            self._process.end()
+            self._log.output.append(self._process.output)
+        if not self._shown:
+            reason = f"no shape could show that it is right: {self._why_not}{NOT_SHOWN}"
+            raise Rejected(Outcome.UNPROVEN, Stage.OTHER_SHAPES, reason)
+
+    def _try_shape(self, shape: DecidingShape, remaining: int) -> None:
+        """The smallest of the shape's problems, then the largest that by the work which that one
+        took stays within a share of what is left for the `remaining` shapes."""
+        share = min(CALL_WORK, self._left / remaining)
+        *larger, smallest = shape.problems
+        before = self._left
+        took = self._try_problem(shape.label, smallest, 1 if larger else shape.sets, share)
+        each = (before - self._left) / volume(smallest) if took == "right" else 0.0
+        for problem in larger if took != "too long" else ():
+            if each * volume(problem) <= share:
+                took = self._try_problem(shape.label, problem, shape.sets, share)
+                if took != "too long":
+                    return
+        if took == "too long":
+            self._log.not_checked.append(f"{shape.label}: it takes too long in the interpreter")
+
+    def _try_problem(self, label: str, problem: Problem, count: int, share: float) -> Taken:
+        """So many input sets of one problem, as far as the share of the work goes."""
+        sets = self._sets.of(problem)
+        try:
+            drawn = sets.draw(count, ORDER)
+        except ProblemError:
+            return "refused"  # every output looks alike at these sizes
+        before = self._left
+        for inputs in drawn:
+            try:
+                if not self._tried(self._process, sets, inputs, Stage.OTHER_SHAPES, label, share):
+                    return "refused"
+            except Rejected as rejection:
+                if rejection.outcome is not Outcome.TIMEOUT:
+                    raise
+                self._left -= rejection.work
+                self._why_not = self._why_not or rejection.reason
+                if not rejection.raised:  # its process went with it
+                    self._process.end()
+                    self._process = self._opened()
+                return "too long"
+            if 2 * (before - self._left) > share:
+                break  # another set would take as much again
+        return "right"
+
+    def _tried(
+        self,
+        process: CandidateProcess,
+        sets: InputSets,
+        inputs: InputSet,
+        stage: Stage,
+        label: str,
+        limit: float | None,
+    ) -> bool:
+        """Whether the kernel takes the shape, and is right there. Raises Rejected where it is wrong
+        there with the functions that it launches at the true shape, and where it takes too long."""
+        name = inputs.label if stage is Stage.SMOKE else f"{label}, {inputs.label}"
+        with sets.handout(inputs) as handout:
+            where = place(inputs, handout)
+            try:
+                bind(process, f"{stage.value} {inputs.label}", handout, INTERPRET_S)
+                answer = ask_once(process, inputs, handout, stage, INTERPRET_S, work=limit)
+            except Rejected as rejection:
+                if not refuses_shape(rejection):
+                    raise
+                self._shows_nothing(stage, label, rejection.reason)
+                return False
+            launched = names_in(answer.get("launched"))
+            self._left -= number_in(answer.get("work"))
+            self._block = max(self._block, int(number_in(answer.get("block"))))
+            same = launched == set(self._log.launched)
+            try:
+                check_result(answer, inputs, sets, handout, stage, where)
+            except Rejected as rejection:
+                if same:
+                    raise
+                self._shows_nothing(stage, label, rejection.reason)
+                return False
+            self._log.passed(stage, name, f"right on {shapes(handout)}")
+            if same and stage is not Stage.SMOKE:
+                self._shown = True
+            elif not same:
+                others = ", ".join(sorted(launched)) or "nothing"
+                self._why_not = self._why_not or f"{where} it launches {others}"
+            return True
+
+    def _shows_nothing(self, stage: Stage, label: str, reason: str) -> None:
+        self._why_not = self._why_not or reason
+        self._log.specialised(stage, label, reason)
+
+
+def volume(problem: Problem) -> int:
+    """The product of a problem's sizes, which bounds how its work grows."""
+    return prod(max(1, size) for size in problem.sizes.values())
+
+
+def refuses_shape(rejection: Rejected) -> bool:
+    """Whether the kernel, or the interpreter, said that it does not do this shape."""
+    if rejection.outcome is Outcome.TIMEOUT:
+        return False
+    unbound = rejection.outcome is Outcome.INVALID
+    return rejection.raised or unbound or rejection.outcome is Outcome.UNPROVEN
+
+
+def names_in(told: Any) -> Collection[str]:
+    """Names as a candidate's process tells them."""
+    return {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
+
+
+def number_in(told: Any) -> float:
+    """A number as a candidate's process tells it, not below zero."""
+    return max(0.0, float(told)) if isinstance(told, int | float) else 0.0
