@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -65,40 +66,87 @@ def draw(
     import torch
 
     values = torch.randn(shape, device=device, dtype=dtype)
-    name = str(dtype).removeprefix("torch.")
-    if distribution == "ties":
-        values.round_().clamp_(-LEVELS, LEVELS)
-        values.view(-1)[: values.numel() // 16] = 0
-    elif distribution == "rising":
-        for dimension, size in enumerate(shape):
-            line = torch.linspace(-RISE / 2, RISE / 2, size, device=device, dtype=dtype)
-            if size > 1:
-                values += line.view(size, *[1] * (len(shape) - dimension - 1))
-    elif distribution == "large":
-        values *= LARGE.get(name, 2.0**10)
-    elif distribution == "huge":
-        values *= HUGE.get(name, 2.0**20)
-    elif distribution == "tiny":
-        values *= TINY
-    elif distribution == "denormal":
-        chance = torch.rand(shape, device=device, dtype=dtype)
-        small = (chance - 0.5) * torch.finfo(dtype).tiny
-        values = torch.where(chance < 0.25, small, values)
-    elif distribution == "infinite":
-        chance = torch.rand(shape, device=device, dtype=dtype)
-        values.masked_fill_(chance < 0.75, -torch.inf)
-        values.masked_fill_(chance > 0.99, torch.inf)
-    elif distribution == "minus_infinite":
-        values.masked_fill_(_runs(shape, device), -torch.inf)
-    elif distribution == "far_below":
-        low, high = FAR_BELOW
-        rows = torch.rand(_first(shape), device=device, dtype=dtype)
-        values.mul_(FAR_BELOW_SPREAD).add_(rows * (high - low) + low)
-    elif distribution == NOT_A_NUMBER and values.numel():
-        chance = torch.rand(shape, device=device)
+    _SHAPED.get(distribution, _as_drawn)(values)
+    return values
+
+
+def _as_drawn(values: torch.Tensor) -> None:
+    """Standard normal values."""
+
+
+def _tie(values: torch.Tensor) -> None:
+    values.round_().clamp_(-LEVELS, LEVELS)
+    values.view(-1)[: values.numel() // 16] = 0
+
+
+def _rise(values: torch.Tensor) -> None:
+    import torch
+
+    for dimension, size in enumerate(values.shape):
+        line = torch.linspace(-RISE / 2, RISE / 2, size, device=values.device, dtype=values.dtype)
+        if size > 1:
+            values += line.view(size, *[1] * (values.dim() - dimension - 1))
+
+
+def _scale(by_dtype: dict[str, float], usual: float) -> Callable[[torch.Tensor], None]:
+    def scale(values: torch.Tensor) -> None:
+        values *= by_dtype.get(str(values.dtype).removeprefix("torch."), usual)
+
+    return scale
+
+
+def _subnormal(values: torch.Tensor) -> None:
+    import torch
+
+    chance = torch.rand_like(values)
+    small = (chance - 0.5) * torch.finfo(values.dtype).tiny
+    values.copy_(torch.where(chance < 0.25, small, values))
+
+
+def _infinite(values: torch.Tensor) -> None:
+    import torch
+
+    chance = torch.rand_like(values)
+    values.masked_fill_(chance < 0.75, -torch.inf)
+    values.masked_fill_(chance > 0.99, torch.inf)
+
+
+def _minus_infinite(values: torch.Tensor) -> None:
+    import torch
+
+    values.masked_fill_(_runs(tuple(values.shape), values.device), -torch.inf)
+
+
+def _far_below(values: torch.Tensor) -> None:
+    import torch
+
+    low, high = FAR_BELOW
+    rows = torch.rand(_first(tuple(values.shape)), device=values.device, dtype=values.dtype)
+    values.mul_(FAR_BELOW_SPREAD).add_(rows * (high - low) + low)
+
+
+def _no_numbers(values: torch.Tensor) -> None:
+    import torch
+
+    if values.numel():
+        chance = torch.rand(values.shape, device=values.device)
         values.masked_fill_(chance < 1 / 512, torch.nan)
         values.view(-1)[values.numel() // 2] = torch.nan
-    return values
+
+
+_SHAPED: dict[Distribution, Callable[[torch.Tensor], None]] = {
+    "ties": _tie,
+    "rising": _rise,
+    "large": _scale(LARGE, 2.0**10),
+    "huge": _scale(HUGE, 2.0**20),
+    "tiny": _scale({}, TINY),
+    "denormal": _subnormal,
+    "infinite": _infinite,
+    "minus_infinite": _minus_infinite,
+    "far_below": _far_below,
+    NOT_A_NUMBER: _no_numbers,
+}
+"""What is made of standard normal values, in place."""
 
 
 def _first(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -107,7 +155,7 @@ def _first(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:1], *(1 for _ in shape[1:])) if len(shape) > 1 else (1,) * len(shape)
 
 
-def _runs(shape: tuple[int, ...], device: str) -> torch.Tensor:
+def _runs(shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
     """One run in each row of the last dimension, of any length but never the whole row.
 
     Half of the runs begin with the row: there a kernel that goes through it block by block finds

@@ -175,7 +175,7 @@ def bound_by_position(module: ModuleType, arguments: CallArguments) -> dict[str,
     values = arguments.values
     taken = {id(values[name]) for name in parameters if name in values}
     inputs = [name for name in arguments.forward if id(values[name]) not in taken]
-    names = {id(value): name for name, value in reversed(values.items())}
+    names = {id(value): name for name, value in reversed(list(values.items()))}
     weights = [
         names[id(value)]
         for value in arguments.state.values()

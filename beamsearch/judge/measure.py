@@ -72,8 +72,8 @@ class Visit:
         graph = not replay.no_graph
         plain = [time_once(replay, timed, plain=True) for _ in range(PLAIN_CALLS)]
         measurement = self.measurement(samples, before, graph=graph, plain=plain)
-        told = f"{len(samples)} calls on new values" + ("" if graph else f"; {replay.no_graph}")
-        log.passed(Stage.TIMING, "clocks", told)
+        calls = f"{len(samples)} calls on new values" + ("" if graph else f"; {replay.no_graph}")
+        log.passed(Stage.TIMING, "clocks", calls)
         self._check_share(replay, log)
         reason = impossible(measurement.time_ms, self._work, self._gpu, self.l2_bytes, self._needed)
         if reason:

@@ -164,10 +164,9 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
     kind = str(details.get("type"))
     message = one_line(str(error))
     at = f" at line {details['line']} (`{details.get('text', '')}`)" if details.get("line") else ""
-    if kind == "Patched":
-        return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}")
-    if kind == "Refused":
-        return Rejected(Outcome.DISALLOWED, stage, message, raised=True)
+    if kind in ("Patched", "Refused"):
+        raised = kind == "Refused"  # by our own code, in the middle of the kernel's
+        return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}", raised=raised)
     if kind == TooMuchWork.__name__:
         reason = f"{what}: it takes too many operations to be interpreted"
         rejection = Rejected(Outcome.TIMEOUT, stage, reason, raised=True)
@@ -339,11 +338,8 @@ def check_result(
     def wrong(reason: str) -> Rejected:
         return Rejected(Outcome.WRONG, stage, f"{where}: {reason}")
 
-    if guards := answer.get("guards"):
-        raise wrong(f"the kernel writes outside its tensors: around {', '.join(guards[:3])}")
-    if inputs.modified(handout):
-        sets.repair(inputs)
-        raise wrong(CHANGED_INPUTS)
+    if damage := damaged(answer, inputs, sets, handout):
+        raise wrong(damage)
     reported = answer.get("results")
     if not isinstance(reported, list) or len(reported) != len(inputs.expected):
         reported = reported if isinstance(reported, list) else []
@@ -362,6 +358,18 @@ def check_result(
         excused=f"; rounding of the inputs explains {excused} elements" if excused else "",
         strides="; ".join(text for text in strides if text),
     )
+
+
+def damaged(
+    answer: dict[str, Any], inputs: InputSet, sets: InputSets, handout: Handout
+) -> str | None:
+    """What was written that should not have been, or none. Inputs are put back."""
+    if guards := answer.get("guards"):
+        return f"the kernel writes outside its tensors: around {', '.join(guards[:3])}"
+    if inputs.modified(handout):
+        sets.repair(inputs)
+        return CHANGED_INPUTS
+    return None
 
 
 def compare_values(

@@ -26,6 +26,7 @@ DTYPE_BYTES = {
 """Bytes of an element, by torch's name of the type."""
 
 Role = Literal["given", "made", "kept", "constant"]
+Container = Literal["tensor", "tuple", "list"]
 Scalar = bool | int | float
 
 
@@ -197,7 +198,7 @@ class Plan(Record):
     buffers: list[Buffer]
     steps: list[Step] = Field(max_length=MOST_STEPS)
     results: list[View]
-    container: Literal["tensor", "tuple", "list"] = "tensor"
+    container: Container = "tensor"
     """What `kernel_function` returned them in."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")

@@ -80,7 +80,7 @@ class CaptureDriver(TargetDriver):
 
     def get_device_capability(self, device: object = None) -> tuple[int, int]:
         """As torch gives it."""
-        return divmod(self.get_current_target().arch, 10)
+        return divmod(self._gpu.capability, 10)
 
     def get_active_torch_device(self) -> Any:
         """Where tensors are."""
@@ -99,7 +99,7 @@ def install(recorder: Recorder, tuning: Tuning, gpu: Gpu) -> None:
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime import driver
 
-    driver.set_active(CaptureDriver(gpu))  # type: ignore[no-untyped-call]
+    driver.set_active(CaptureDriver(gpu))
     knobs.compilation.always_compile = True  # what stops at the IR must not be found as finished
     whole = CUDABackend.add_stages
     backend: Any = CUDABackend

@@ -19,6 +19,7 @@ from beamsearch.judge.capture.recorder import Noted, Recorder, Refused
 from beamsearch.judge.capture.standin import Memory, StandIn, view_of
 from beamsearch.records.plan import (
     Buffer,
+    Container,
     Copy,
     Descriptor,
     DType,
@@ -42,8 +43,10 @@ def plan_of(recorder: Recorder, result: Any, capability: int) -> Plan:
     return _Assembly(recorder, results).plan(container, capability)
 
 
-def _results(result: Any) -> tuple[str, list[StandIn]]:
-    container = {tuple: "tuple", list: "list"}.get(type(result), "tensor")
+def _results(result: Any) -> tuple[Container, list[StandIn]]:
+    container: Container = "tensor"
+    if type(result) in (tuple, list):
+        container = "tuple" if type(result) is tuple else "list"
     values = [result] if container == "tensor" else list(result)
     for value in values:
         if not isinstance(value, StandIn):
@@ -66,7 +69,7 @@ class _Assembly:
         self._buffers: list[Memory] = []
         self._kernels: dict[CapturedKernel, int] = {}
 
-    def plan(self, container: str, capability: int) -> Plan:
+    def plan(self, container: Container, capability: int) -> Plan:
         """The plan. Raises Refused."""
         noted = [*self._prologue, *self._own]
         before = len(self._prologue)
@@ -146,22 +149,22 @@ class _Assembly:
 
     def _buffer(self, memory: Memory, shift: int) -> Buffer:
         if memory.role == "given":
-            return Buffer(role="given", bytes=memory.bytes, given=memory.given)
+            return Buffer(role="given", bytes=memory.size, given=memory.given)
         if memory.role == "constant":
             data = base64.b64encode(memory.data or b"")
-            return Buffer(role="constant", bytes=memory.bytes, data=data)
+            return Buffer(role="constant", bytes=memory.size, data=data)
         if self._is_kept(memory):
             number = self._number(memory)
             fills = [
                 Fill(target=view_of(step.targets[0], number), value=step.arguments[0])
                 for step in self._first_fills(memory)
             ]
-            return Buffer(role="kept", bytes=memory.bytes, fills=fills)
+            return Buffer(role="kept", bytes=memory.size, fills=fills)
         if self._is_old(memory):
-            return Buffer(role="made", bytes=memory.bytes)
+            return Buffer(role="made", bytes=memory.size)
         returned = any(value.memory is memory for value in self._results)
         dead = None if memory.dead is None or returned else memory.dead + shift
-        return Buffer(role="made", bytes=memory.bytes, born=memory.born + shift, dead=dead)
+        return Buffer(role="made", bytes=memory.size, born=memory.born + shift, dead=dead)
 
     def _view(self, tensor: StandIn) -> Any:
         try:
@@ -262,7 +265,7 @@ def _all_words(values: Any) -> Iterable[Any]:
             memory = value.memory
             place = value.data_ptr() - memory.address
             shape = (tuple(value.shape), tuple(value.meta.stride()), value.dtype)
-            yield (memory.given, memory.bytes, place, *shape)
+            yield (memory.given, memory.size, place, *shape)
         elif isinstance(value, LaunchArguments):
             yield (value.kernel, value.grid, *_all_words(value.values))
         elif isinstance(value, list | tuple | dict):

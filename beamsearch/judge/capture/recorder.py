@@ -189,10 +189,10 @@ class Recorder(TorchDispatchMode):
         value = value.detach()
         meta = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
         made = self.memories.wrap(meta, role="constant")
-        flat = torch.empty(made.memory.bytes, dtype=torch.uint8)
+        flat = torch.empty(made.memory.size, dtype=torch.uint8)
         placed = flat.view(value.dtype) if flat.numel() else value.reshape(-1)
         torch.as_strided(placed, value.size(), value.stride()).copy_(value)
-        made.memory.data = flat.numpy().tobytes()
+        made.memory.data = bytes(flat.numpy())
         return made
 
     def refuse(self, what: str) -> Refused:

@@ -22,7 +22,8 @@ ALIGNMENT = 256
 class Memory:
     """One allocation."""
 
-    bytes: int
+    size: int
+    """In bytes."""
     address: int
     role: Role
     call: int
@@ -47,7 +48,7 @@ class StandIn(torch.Tensor):
 
     @staticmethod
     def __new__(cls, meta: torch.Tensor, memory: Memory) -> StandIn:
-        made: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: Any = torch.Tensor._make_wrapper_subclass(
             cls,
             meta.size(),
             strides=meta.stride(),
@@ -60,9 +61,9 @@ class StandIn(torch.Tensor):
 
     def data_ptr(self) -> int:
         """An address, as good as any."""
-        return self.memory.address + self.meta.storage_offset() * self.meta.element_size()
+        return self.memory.address + int(self.meta.storage_offset()) * self.meta.element_size()
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"tensor(…, size={tuple(self.shape)}, dtype={self.dtype}, device='cuda:0')"
 
     @classmethod
@@ -76,10 +77,12 @@ class StandIn(torch.Tensor):
             return _contiguous(*args, **(kwargs or {}))
         if func in _HOST_READS:
             return torch.ops.aten._local_scalar_dense.default(args[0])
-        return super().__torch_function__(func, types, args, kwargs or {})
+        return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise RuntimeError(f"{func} on a stand-in outside a capture")
 
 
@@ -159,7 +162,7 @@ class Memories:
     def find(self, address: int) -> tuple[Memory, int] | None:
         """The memory that an address lies in, and how far."""
         for memory in self.known.values():
-            if memory.address <= address < memory.address + max(1, memory.bytes):
+            if memory.address <= address < memory.address + max(1, memory.size):
                 return memory, address - memory.address
         return None
 
@@ -189,7 +192,7 @@ def view_of(tensor: StandIn, number: int) -> View:
     return View(
         buffer=number,
         dtype=dtype,
-        offset=meta.storage_offset(),
+        offset=int(meta.storage_offset()),
         size=tuple(meta.shape),
         stride=tuple(meta.stride()),
     )
