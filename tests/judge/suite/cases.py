@@ -200,9 +200,11 @@ def behaviour_only() -> Iterator[None]:
 def short_deadlines(seconds: float) -> Iterator[None]:
     """Every deadline that a candidate has in the judge, at most this long."""
     from beamsearch.judge import on_gpu, timing, without_gpu
+    from beamsearch.judge.verification import decide
 
     names = ("LOAD_S", "COMPILE_S", "INTERPRET_S", "GPU_CALL_S", "FIRST_CALL_S")
-    found = [(m, n) for m in (verify, without_gpu, on_gpu, timing) for n in names if hasattr(m, n)]
+    modules = (verify, without_gpu, decide, on_gpu, timing)
+    found = [(m, n) for m in modules for n in names if hasattr(m, n)]
     before = [(module, name, getattr(module, name)) for module, name in found]
     for module, name, value in before:
         setattr(module, name, min(value, seconds))
