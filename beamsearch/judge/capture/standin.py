@@ -32,6 +32,12 @@ class Memory:
     """Steps of that call before it was made."""
     given: int | None = None
     data: bytes | None = None
+    """What a constant holds; of other memory what it held before the first launch that had it,
+    where that follows from constants alone."""
+    shadow: Any = None
+    """Its bytes on the host, as long as they follow from constants alone."""
+    computed: bool = False
+    """Whether more than fills made them."""
     alive: int = 0
     """Tensors on it that Python still holds."""
     dead: int | None = None

@@ -53,10 +53,10 @@ Taken = Literal["right", "refused", "too long"]
 class ShapeSets:
     """Input sets of every shape of one problem, each built when first needed; thread-safe."""
 
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: Problem, seed: int, memory: SharedMemory) -> None:
         self._problem = problem
         self._seed = seed
-        self._memory = SharedMemory("cpu")
+        self._memory = memory
         self._lock = threading.Lock()
         self._sets: dict[tuple[tuple[str, int], ...], InputSets] = {}
         self._deciding: Deciding | None = None
@@ -67,8 +67,18 @@ class ShapeSets:
         key = tuple(sorted(problem.sizes.items()))
         with self._lock:
             if key not in self._sets:
-                self._sets[key] = InputSets(problem, "cpu", self._memory, self._seed)
+                self._sets[key] = InputSets(problem, self._memory.device, self._memory, self._seed)
             return self._sets[key]
+
+    def mend(self) -> None:
+        """Repair what a candidate changed."""
+        for sets in self._sets.values():
+            sets.mend()
+
+    def close(self) -> None:
+        """Give all memory back."""
+        for sets in self._sets.values():
+            sets.close()
 
     @property
     def deciding(self) -> Deciding:
