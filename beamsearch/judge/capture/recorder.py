@@ -135,6 +135,8 @@ class Recorder(TorchDispatchMode):
         if name in COPIES and isinstance(source, torch.Tensor) and not isinstance(source, StandIn):
             return self.constant(func(*args, **{**kwargs, "device": torch.device("cpu")}))
         if name in ("fill_", "zero_"):
+            if not isinstance(source, StandIn):
+                raise Refused(self._said("reads a tensor's values on the host"))
             value = args[1] if name == "fill_" else 0
             self.note("fill", name, [_plain(value)], targets=[source])
             shadows.follow(func, args, kwargs, [source])
