@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import KernelError, ProblemError
 from beamsearch.executor.jobs import Comparison, Judgement, Subject, Sweep
 from beamsearch.executor.lane import Lane
@@ -29,7 +28,6 @@ from beamsearch.judge.processes import ForkServers
 from beamsearch.judge.profiling_run import Profilers
 from beamsearch.judge.robustness import (
     check_determinism,
-    check_not_a_number,
     tell_layouts,
     tell_other_shapes,
 )
@@ -39,6 +37,8 @@ from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source, write_sources
 from beamsearch.judge.sweep import Sweeper
 from beamsearch.judge.timing import prepare, time_calls
+from beamsearch.judge.verification.decide import ShapeSets
+from beamsearch.judge.verification.on_gpu import Elsewhere, shapes_for
 from beamsearch.judge.verify import (
     FIRST_CALL_S,
     GPU_CALL_S,
@@ -52,7 +52,7 @@ from beamsearch.judge.verify import (
 )
 from beamsearch.problem import Problem, shrink
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.verdict import Outcome, Reach, Stage
+from beamsearch.records.verdict import Outcome, Stage
 from profiling.errors import NcuMissing, NcuPermission, NcuTooOld, ProfilingError
 from profiling.profile import Profile
 
@@ -105,15 +105,9 @@ class MeasuringJudge:
         self._lane = Lane(self._visit.gpu_uuid, usage=self._usage)
         self._memory = memory = SharedMemory(f"cuda:{device}")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
-        self._elsewhere: list[tuple[str, InputSets]] | None = None
-        self._smoke: InputSets | None = None
-        self._no_smoke = ""
-        try:
-            self._smoke = InputSets(shrink(problem), f"cuda:{device}", memory, seed)
-        except ProblemError as error:
-            self._no_smoke = f"shrunk shapes: {error}"
-        small = meta_arguments(self._smoke.problem) if self._smoke else None
-        self._captures = Captures(servers, gpu, meta_arguments(problem), small, self._usage)
+        self._shapes = ShapeSets(problem, seed, memory)
+        shapes = partial(shapes_for, self._shapes, problem)
+        self._captures = Captures(servers, gpu, meta_arguments(problem), self._usage, shapes)
         self._runner: RunnerProcess | None = None
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
@@ -142,7 +136,7 @@ class MeasuringJudge:
                 form = self._form(source, captured.forms)
                 measurement = self._on_gpu(source, path, captured, form, log, thorough)
                 if sanitize:
-                    self._check_memory(form, captured.small, log)
+                    self._check_memory(form, captured, log)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
@@ -274,11 +268,12 @@ class MeasuringJudge:
         true = self._true_sets(source_key(source), len(ORDER) if thorough else TRUE_SETS)
         timed = self._visit.timed_inputs(self._true, true)
         try:
-            elsewhere = self._run_smoke(captured, log, thorough)
+            nan = thorough or self._strict_nan
+            Elsewhere(self._shapes, self._loaded, log, nan=nan, strict=self._strict_nan).run(
+                captured
+            )
             with self._loaded("candidate", form) as replay:
                 run_sets(replay, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
-                if elsewhere is not None:
-                    self._run_more(replay, true, elsewhere, log)
                 check_determinism(replay, self._true, true[0], log, GPU_CALL_S)
                 with self._usage.holding("timing"):
                     measurement = self._visit.measure(replay, timed, log)
@@ -292,16 +287,6 @@ class MeasuringJudge:
         finally:
             timed.restore()
         return measurement
-
-    def _run_more(
-        self, replay: Replay, true: Sequence[InputSet], elsewhere: Rejected, log: Log
-    ) -> None:
-        """What failed at shrunk shapes may be the values, not the shape: all at the true ones."""
-        known = {inputs.label for inputs in true}
-        every = self._true.draw(len(ORDER))
-        more = [inputs for inputs in every if inputs.label not in known]
-        run_sets(replay, self._true, more, Stage.TRUE_SHAPES, log, GPU_CALL_S)
-        log.specialised(Stage.OTHER_SHAPES, "shrunk shapes", elsewhere.reason)
 
     def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:
         """Those a candidate of this key is run on; the first of them are everybody's. Raises
@@ -318,53 +303,14 @@ class MeasuringJudge:
 
     def _mend(self) -> None:
         """After each candidate, a correct one too: it may have written anywhere."""
-        for sets in (self._smoke, self._true):
-            if sets is not None:
-                sets.mend()
-
-    def _run_smoke(self, captured: Captured, log: Log, thorough: bool) -> Rejected | None:
-        """Shrunk shapes first: what was not right there.
-
-        A kernel that raises there, cannot be bound, crashes or computes something else may be made
-        for the true shapes alone, and those decide. One that never ends is refused.
-        """
-        if self._smoke is None:
-            log.not_checked.append(self._no_smoke)
-            return None
-        try:
-            sets = self._smoke.draw(len(DISTRIBUTIONS), DISTRIBUTIONS)
-        except ProblemError as error:
-            log.not_checked.append(f"shrunk shapes: {error}")
-            return None
-        try:
-            if captured.small is None:
-                assert captured.small_rejection is not None
-                raise captured.small_rejection
-            with self._loaded("shrunk", captured.small) as replay:
-                run_sets(replay, self._smoke, sets, Stage.SMOKE, log, GPU_CALL_S, FIRST_CALL_S)
-                if thorough or self._strict_nan:
-                    strict = self._strict_nan
-                    check_not_a_number(replay, self._smoke, log, GPU_CALL_S, strict=strict)
-        except ProblemError as error:
-            log.not_checked.append(f"shrunk shapes: {error}")
-            return None
-        except Rejected as rejection:
-            if rejection.outcome is Outcome.TIMEOUT:
-                raise
-            reason = f"the true shapes decide: {rejection.reason}"
-            log.reported(Stage.SMOKE, "shrunk shapes", False, reason)
-            self._mend()
-            return rejection
-        log.reach = Reach.GENERAL
-        return None
+        self._true.mend()
+        self._shapes.mend()
 
     def _tell_elsewhere(self, path: str, key: str, form: Form, log: Log) -> None:
         """Shapes and layouts that are only told."""
-        if self._elsewhere is None:
-            self._elsewhere = [
-                (label, InputSets(problem, self._true.device, self._memory, self._seed))
-                for label, problem in other_shapes(self._problem)
-            ]
+        shapes = [
+            (label, self._shapes.of(problem)) for label, problem in other_shapes(self._problem)
+        ]
 
         @contextmanager
         def opened(arguments: Mapping[str, Any]) -> Iterator[Replay]:
@@ -372,15 +318,18 @@ class MeasuringJudge:
             with self._loaded("elsewhere", there) as replay:
                 yield replay
 
-        tell_other_shapes(opened, self._elsewhere, log, GPU_CALL_S)
-        if self._smoke is not None:
-            tell_layouts(opened, self._smoke, log, GPU_CALL_S)
+        tell_other_shapes(opened, shapes, log, GPU_CALL_S)
+        with suppress(ProblemError):  # one that cannot be shrunk
+            tell_layouts(opened, self._shapes.of(shrink(self._problem)), log, GPU_CALL_S)
 
-    def _check_memory(self, form: Form, small: Form | None, log: Log) -> None:
+    def _check_memory(self, form: Form, captured: Captured, log: Log) -> None:
         """compute-sanitizer, at shrunk shapes where the kernel takes them and at the true ones."""
-        calls = [("the true shapes", self._problem, form)]
-        if self._smoke is not None and small is not None and log.reach is Reach.GENERAL:
-            calls.insert(0, ("shrunk shapes", self._smoke.problem, small))
+        small = [
+            (item.label, item.problem, item.form)
+            for item in captured.elsewhere[:1]
+            if item.form is not None
+        ]
+        calls = [*small, ("the true shapes", self._problem, form)]
         check_memory(calls, self._device, self._scratch, log)
 
     def compare(self, subjects: list[Subject]) -> Comparison:
@@ -443,10 +392,8 @@ class MeasuringJudge:
                 return
             if self._runner is not None:
                 self._runner.end()
-            elsewhere = [sets for _, sets in self._elsewhere or []]
-            for sets in (self._smoke, self._true, *elsewhere):
-                if sets is not None:
-                    sets.close()
+            self._true.close()
+            self._shapes.close()
 
     def profile(self, subject: Subject) -> Profile:
         """Nsight Compute's profile; the compiler's, with a note, where there can be none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from beamsearch.errors import Stopped
 from beamsearch.executor.usage import Usage
 from beamsearch.judge.capture.compiling import Compiled
 from beamsearch.judge.capture.plans import differs
+from beamsearch.judge.inputs import meta_arguments
 from beamsearch.judge.processes import CandidateProcess, ForkServers
 from beamsearch.judge.verify import COMPILE_S, LOAD_S, Log, Rejected, guarded, parsed
+from beamsearch.problem import Problem
 from beamsearch.records.plan import Plan
 from beamsearch.records.verdict import Outcome, Stage
 
@@ -26,6 +28,10 @@ CAPTURE_S = 60.0
 """Seconds one capture may take: Triton's front end takes under one for a usual kernel."""
 MOST_CALLS = 4
 """Captures of one call, two at least: how many is drawn for each kernel."""
+MOST_BLOCK = 1 << 14
+"""A larger power of two is a size."""
+USUAL_BLOCK = 1024
+"""The largest block of a kernel that does not tell it."""
 COMPILE_BYTES = 16 << 30
 """Memory that a compilation may take; LLVM has needed gigabytes for unrolled kernels."""
 
@@ -39,6 +45,22 @@ class Form:
     pins: Mapping[str, str] = field(default_factory=dict)
     """Function -> the configuration that was chosen for it."""
 
+    @property
+    def launched(self) -> list[str]:
+        """Names of the functions that it launches."""
+        return sorted({self.plan.kernels[step.kernel].name for step in self.plan.launches})
+
+
+@dataclass(frozen=True)
+class AtShape:
+    """A kernel at a shape other than its own."""
+
+    label: str
+    problem: Problem
+    form: Form | None
+    rejection: Rejected | None
+    """Why there is no form."""
+
 
 @dataclass(frozen=True)
 class Captured:
@@ -47,10 +69,8 @@ class Captured:
     log: Log
     forms: tuple[Form, ...] = ()
     """At the true shapes, one of which is to be chosen by time."""
-    small: Form | None = None
-    """At shrunk shapes."""
-    small_rejection: Rejected | None = None
-    """Why there is none at shrunk shapes."""
+    elsewhere: tuple[AtShape, ...] = ()
+    """At the shapes that decide."""
     rejection: Rejected | None = None
 
     def tell(self, log: Log) -> None:
@@ -73,14 +93,15 @@ class Captures:
         servers: ForkServers,
         gpu: Gpu,
         arguments: Mapping[str, Any],
-        small: Mapping[str, Any] | None,
         usage: Usage,
+        shapes: Callable[[int], Sequence[tuple[str, Problem]]] = lambda block: [],
     ) -> None:
-        """`arguments` of the call at the true shapes, and at shrunk ones."""
+        """`arguments` of the call at the true shapes. `shapes`: the largest block of a kernel ->
+        other shapes that it is captured at, with their names."""
         self._servers = servers
         self._gpu = gpu.model_dump(mode="json")
         self._arguments = arguments
-        self._small = small
+        self._shapes = shapes
         self._usage = usage
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
@@ -160,25 +181,23 @@ class Captures:
 
     def _capture(self, path: str, key: str) -> Captured:
         log = Log()
-        small: Form | None = None
-        small_rejection: Rejected | None = None
         try:
             with self._usage.waiting("compilation"):
                 with self._opened(path, key, log) as process:
                     log.passed(Stage.LOAD, "import")
                     plans = self._true_plans(process, log)
-                    if self._small is not None:
-                        small, small_rejection = self._small_plan(process, plans[0][0])
+                    elsewhere = self._plans_elsewhere(process, *plans[0])
                 forms = self._compiled_forms(plans)
+                found = tuple(self._compiled_elsewhere(*item) for item in elsewhere)
         except Rejected as rejection:
             return Captured(log, rejection=rejection)
         if len(forms) == 1:
             profile = forms[0].compiled.profile
             log.code_fingerprint = profile.fingerprint and profile.fingerprint[:16]
-        log.launched = sorted({kernel.name for kernel in forms[0].plan.kernels})
+        log.launched = forms[0].launched
         launches = len(forms[0].plan.launches)
         log.passed(Stage.COMPILE, "true shapes", f"{launches} launch{'es' * (launches != 1)}")
-        return Captured(log, forms, small, small_rejection)
+        return Captured(log, forms, found)
 
     def _true_plans(
         self, process: CandidateProcess, log: Log
@@ -200,15 +219,30 @@ class Captures:
             )
         return [(pin, self._settled(process, self._arguments, pin)) for pin in pins]
 
-    def _small_plan(
-        self, process: CandidateProcess, pins: Mapping[str, str]
-    ) -> tuple[Form | None, Rejected | None]:
-        """At shrunk shapes, where a kernel may be unable to run."""
-        assert self._small is not None
+    def _plans_elsewhere(
+        self, process: CandidateProcess, pins: Mapping[str, str], plan: Plan
+    ) -> list[tuple[str, Problem, Future[Form] | Rejected]]:
+        """At the other shapes, where a kernel may be unable to run; compilation has begun."""
+        found: list[tuple[str, Problem, Future[Form] | Rejected]] = []
+        for label, problem in self._shapes(largest_block(plan)):
+            try:
+                there = self._settled(process, meta_arguments(problem), pins)
+                found.append((label, problem, self._compilers.submit(self.compiled, there, pins)))
+            except Rejected as rejection:
+                found.append((label, problem, rejection))
+                if not rejection.raised:
+                    break  # its process went with it
+        return found
+
+    def _compiled_elsewhere(
+        self, label: str, problem: Problem, begun: Future[Form] | Rejected
+    ) -> AtShape:
+        if isinstance(begun, Rejected):
+            return AtShape(label, problem, None, begun)
         try:
-            return self.compiled(self._settled(process, self._small, pins), pins), None
+            return AtShape(label, problem, begun.result(), None)
         except Rejected as rejection:
-            return None, rejection
+            return AtShape(label, problem, None, rejection)
 
     def _compiled_forms(self, plans: Sequence[tuple[Mapping[str, str], Plan]]) -> tuple[Form, ...]:
         """Those that compile; equal machine code once. Raises Rejected where none does."""
@@ -264,6 +298,14 @@ class Captures:
         """Begin nothing more; what is under way ends with its fork server."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._compilers.shutdown(wait=False, cancel_futures=True)
+
+
+def largest_block(plan: Plan) -> int:
+    """The largest power of two among a plan's constants, which is a block's length as a rule."""
+    words = {value for step in plan.launches for value in step.named.values()}
+    numbers = {int(word) for word in words if word.isdecimal()}
+    blocks = [n for n in numbers if 16 <= n <= MOST_BLOCK and n & (n - 1) == 0]
+    return max(blocks, default=USUAL_BLOCK)
 
 
 class _Opened:

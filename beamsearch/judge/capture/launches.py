@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.recorder import Recorder, Refused, Touched
 from beamsearch.judge.capture.standin import DEVICE, Memory, StandIn
 from profiling.gpus import Gpu
@@ -177,7 +178,9 @@ class _Finished:
             self.busy = True
             try:
                 fields = make_backend(known.target).parse_options({}).__dict__
-                options = {name: getattr(known, name) for name in fields if name != "extern_libs"}
+                options = {
+                    name: _frozen(getattr(known, name)) for name in fields if name != "extern_libs"
+                }
                 self._done[id(kernel)] = compile_source(
                     kernel.src, target=known.target, options=options
                 )
@@ -233,6 +236,7 @@ class _Launcher:
             config=self._tuning.chosen,
         )
         self._recorder.note("launch", self._kernel.name, [launch])
+        shadows.taken(launch.memories())
 
     def _checked(self, value: Any, kind: str) -> Any:
         if kind.startswith("*"):

@@ -16,6 +16,7 @@ import triton
 
 from beamsearch.judge.capture.launches import CapturedKernel, LaunchArguments
 from beamsearch.judge.capture.recorder import Noted, Recorder, Refused
+from beamsearch.judge.capture.shadows import content
 from beamsearch.judge.capture.standin import Memory, StandIn, view_of
 from beamsearch.records.plan import (
     Buffer,
@@ -99,19 +100,23 @@ class _Assembly:
     def _computed_before(self) -> list[Noted]:
         """Steps of earlier calls that computed what this call finds in memory it kept."""
         own = {_words(step) for step in self._own}
-        needed = {m for s in self._own for m in s.memories() if self._is_old(m)}
-        needed |= {value.memory for value in self._results if self._is_old(value.memory)}
+        needed = {m for s in self._own for m in s.memories() if self._is_computed(m)}
+        needed |= {value.memory for value in self._results if self._is_computed(value.memory)}
         found: list[Noted] = []
         for step in reversed(self._history):
             touched = step.memories()
             if step.kind == "fill" or not needed.intersection(touched) or _words(step) in own:
                 continue
             found.insert(0, step)
-            needed |= {m for m in touched if self._is_old(m)}
+            needed |= {m for m in touched if self._is_computed(m)}
         return found
 
     def _is_old(self, memory: Memory) -> bool:
         return memory.role == "made" and memory.call < self._call
+
+    def _is_computed(self, memory: Memory) -> bool:
+        """Whether what it holds from earlier calls has to be computed in each."""
+        return self._is_old(memory) and content(memory) is None
 
     def _is_kept(self, memory: Memory) -> bool:
         """Whether it keeps its content from one call to the next."""
@@ -155,6 +160,9 @@ class _Assembly:
             return Buffer(role="constant", bytes=memory.size, data=data)
         if self._is_kept(memory):
             number = self._number(memory)
+            held = content(memory)
+            if held is not None:
+                return Buffer(role="kept", bytes=memory.size, data=base64.b64encode(held))
             fills = [
                 Fill(target=view_of(step.targets[0], number), value=step.arguments[0])
                 for step in self._first_fills(memory)

@@ -11,6 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.standin import DEVICE, Memories, Memory, StandIn, as_meta
 from beamsearch.judge.runner.operations import COMPUTE, MOVES
 
@@ -134,14 +135,18 @@ class Recorder(TorchDispatchMode):
         if name in COPIES and isinstance(source, torch.Tensor) and not isinstance(source, StandIn):
             return self.constant(func(*args, **{**kwargs, "device": torch.device("cpu")}))
         if name in ("fill_", "zero_"):
+            if not isinstance(source, StandIn):
+                raise Refused(self._said("reads a tensor's values on the host"))
             value = args[1] if name == "fill_" else 0
             self.note("fill", name, [_plain(value)], targets=[source])
+            shadows.follow(func, args, kwargs, [source])
             return source
         if name == "copy_":
             if not isinstance(source, StandIn):
                 raise Refused(self._said("copies a tensor to the cpu"))
             given = args[1] if isinstance(args[1], StandIn) else self.constant(args[1])
             self.note("copy", name, [given], targets=[source])
+            shadows.follow(func, [source, given], {}, [source])
             return source
         out = kwargs.get("out")
         if out is not None:
@@ -154,6 +159,8 @@ class Recorder(TorchDispatchMode):
         wrapped = [self.memories.wrap(item) for item in results]
         if not all(known) or func._schema.is_mutable:
             self._note_operation(func, name, args, kwargs, wrapped)
+            if name not in EMPTY:
+                shadows.follow(func, args, kwargs, wrapped)
         if func._schema.is_mutable and isinstance(source, StandIn):
             return source
         return type(result)(wrapped) if isinstance(result, tuple | list) else wrapped[0]
@@ -193,6 +200,7 @@ class Recorder(TorchDispatchMode):
         placed = flat.view(value.dtype) if flat.numel() else value.reshape(-1)
         torch.as_strided(placed, value.size(), value.stride()).copy_(value)
         made.memory.data = bytes(flat.numpy())
+        made.memory.shadow = flat
         return made
 
     def refuse(self, what: str) -> Refused:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils._pytree import tree_map
 
 from beamsearch.records.plan import DTYPE_BYTES, Role, View
@@ -32,6 +33,12 @@ class Memory:
     """Steps of that call before it was made."""
     given: int | None = None
     data: bytes | None = None
+    """What a constant holds; of other memory what it held before the first launch that had it,
+    where that follows from constants alone."""
+    shadow: Any = None
+    """Its bytes on the host, as long as they follow from constants alone."""
+    computed: bool = False
+    """Whether more than fills made them."""
     alive: int = 0
     """Tensors on it that Python still holds."""
     dead: int | None = None
@@ -73,6 +80,9 @@ class StandIn(torch.Tensor):
             return _index(*args)
         if func is torch.Tensor.__setitem__:
             return _set_index(*args)
+        recorder: Any = _get_current_dispatch_mode()
+        if func is torch.Tensor.copy_ and recorder is not None:
+            return recorder.__torch_dispatch__(torch.ops.aten.copy_.default, (), args, {})
         if func is torch.Tensor.contiguous:
             return _contiguous(*args, **(kwargs or {}))
         if func in _HOST_READS:

@@ -22,8 +22,12 @@ MOVES = frozenset(
     )
 )
 """They move data, or set it."""
-_ON_ONE = ("neg", "abs", "sqrt", "rsqrt", "reciprocal", "exp", "log", "relu", "sigmoid", "tanh")
+_ON_ONE = (
+    *("neg", "abs", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "log", "log2", "sin", "cos"),
+    *("relu", "sigmoid", "tanh", "floor", "ceil", "round"),
+)
 _ON_TWO = ("add", "sub", "mul", "div")
+_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 _CLAMPS = ("clamp", "clamp_min", "clamp_max")
 COMPUTE = frozenset(
     f"aten.{name}"
@@ -35,7 +39,9 @@ COMPUTE = frozenset(
             for inplace in ("", "_")
             for kind in ("Tensor", "Scalar")
         ),
-        *("rsub.Scalar", "pow.Tensor_Scalar", "pow_.Scalar"),
+        *("rsub.Scalar", "pow.Tensor_Scalar", "pow.Scalar", "pow.Tensor_Tensor", "pow_.Scalar"),
+        *(f"{name}.{kind}" for name in _COMPARED for kind in ("Tensor", "Scalar")),
+        *("remainder.Scalar", "div.Tensor_mode", "div.Scalar_mode"),
         *("maximum.default", "minimum.default", "where.self"),
         *("sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "var.correction"),
         *("amax.default", "amin.default", "prod.default", "prod.dim_int", "std.correction"),

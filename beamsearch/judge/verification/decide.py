@@ -53,10 +53,10 @@ Taken = Literal["right", "refused", "too long"]
 class ShapeSets:
     """Input sets of every shape of one problem, each built when first needed; thread-safe."""
 
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: Problem, seed: int, memory: SharedMemory) -> None:
         self._problem = problem
         self._seed = seed
-        self._memory = SharedMemory("cpu")
+        self._memory = memory
         self._lock = threading.Lock()
         self._sets: dict[tuple[tuple[str, int], ...], InputSets] = {}
         self._deciding: Deciding | None = None
@@ -67,8 +67,18 @@ class ShapeSets:
         key = tuple(sorted(problem.sizes.items()))
         with self._lock:
             if key not in self._sets:
-                self._sets[key] = InputSets(problem, "cpu", self._memory, self._seed)
+                self._sets[key] = InputSets(problem, self._memory.device, self._memory, self._seed)
             return self._sets[key]
+
+    def mend(self) -> None:
+        """Repair what a candidate changed."""
+        for sets in self._sets.values():
+            sets.mend()
+
+    def close(self) -> None:
+        """Give all memory back."""
+        for sets in self._sets.values():
+            sets.close()
 
     @property
     def deciding(self) -> Deciding:
@@ -96,6 +106,10 @@ class Decision:
         self._left = WORK
         self._block = 0
         self._shown = False
+        self._alike: set[InputSets] = set()
+        """Shapes at which some call launched what the true shape does."""
+        self._wrong: dict[InputSets, Rejected] = {}
+        """Shapes at which a call that launched other functions was wrong."""
         self._why_not = ""
         """The first reason for which a shape showed nothing."""
 
@@ -183,8 +197,8 @@ class Decision:
         label: str,
         limit: float | None,
     ) -> bool:
-        """Whether the kernel takes the shape, and is right there. Raises Rejected where it is wrong
-        there with the functions that it launches at the true shape, and where it takes too long."""
+        """Whether the kernel takes the shape. Raises Rejected where it is wrong there and launches
+        the functions that it launches at the true shape, and where it takes too long."""
         name = inputs.label if stage is Stage.SMOKE else f"{label}, {inputs.label}"
         with sets.handout(inputs) as handout:
             where = place(inputs, handout)
@@ -200,13 +214,20 @@ class Decision:
             self._left -= number_in(answer.get("work"))
             self._block = max(self._block, int(number_in(answer.get("block"))))
             same = launched == set(self._log.launched)
+            if same:
+                self._alike.add(sets)
             try:
                 check_result(answer, inputs, sets, handout, stage, where)
             except Rejected as rejection:
-                if same:
+                if sets in self._alike:
                     raise
-                self._shows_nothing(stage, label, rejection.reason)
-                return False
+                if sets not in self._wrong:
+                    self._shows_nothing(stage, label, rejection.reason)
+                self._wrong[sets] = rejection
+                return True
+            if same and sets in self._wrong:
+                # What it launches depends on more than the shape: then the shape counts.
+                raise self._wrong[sets]
             self._log.passed(stage, name, f"right on {shapes(handout)}")
             if same and stage is not Stage.SMOKE:
                 self._shown = True

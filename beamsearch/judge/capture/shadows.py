@@ -1,0 +1,93 @@
+"""What memory holds that was made from shapes and constants alone: tables of indices or angles.
+
+It is worked out on the host beside the recording, until a launch has the memory. What a kernel
+keeps of this kind is a constant, and need not be made again in each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from beamsearch.judge.capture.standin import Memory, StandIn
+from beamsearch.records.plan import MOST_CONSTANT_BYTES
+
+OVERWRITES = frozenset(("fill_", "zero_", "copy_"))
+FILLS = frozenset(
+    (
+        *("fill_", "zero_", "zeros", "ones", "full", "new_zeros", "new_ones", "new_full"),
+        *("zeros_like", "ones_like", "full_like"),
+    )
+)
+"""What is told as a fill, and takes no bytes in a plan."""
+
+
+def follow(func: Any, args: Sequence[Any], kwargs: dict[str, Any], targets: list[StandIn]) -> None:
+    """Do on the host what an operation does, where all that it reads is known there."""
+    name = func.overloadpacket.__name__
+    read = _stand_ins([*args, *kwargs.values()])
+    if name in OVERWRITES and _is_whole(targets[0]):
+        read = read[1:]
+    small = all(target.memory.size <= MOST_CONSTANT_BYTES for target in targets)
+    if not small or not all(map(_is_known, read)):
+        for target in targets:
+            target.memory.shadow = None
+        return
+    for target in targets:
+        if target.memory.shadow is None:
+            target.memory.shadow = torch.zeros(target.memory.size, dtype=torch.uint8)
+        target.memory.computed |= name not in FILLS
+    result = func(*tree_map(_on_host, list(args)), **tree_map(_on_host, kwargs))
+    if func._schema.is_mutable:
+        return  # it was done in place
+    results = list(result) if isinstance(result, tuple | list) else [result]
+    for target, value in zip(targets, results, strict=True):
+        _on_host(target).copy_(value)
+
+
+def taken(memories: Sequence[Memory]) -> None:
+    """A launch has these: what they held first is kept, what they hold from now on is unknown."""
+    for memory in memories:
+        if memory.role == "made":
+            memory.data = content(memory)
+            memory.shadow = None
+
+
+def content(memory: Memory) -> bytes | None:
+    """What memory held before any launch had it, where operations made that from constants."""
+    if memory.data is None and memory.computed and memory.shadow is not None:
+        return bytes(memory.shadow.numpy())
+    return memory.data
+
+
+def _stand_ins(values: Sequence[Any]) -> list[StandIn]:
+    found: list[StandIn] = []
+    for value in values:
+        if isinstance(value, StandIn):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += _stand_ins(value)
+    return found
+
+
+def _is_whole(tensor: StandIn) -> bool:
+    return tensor.meta.numel() * tensor.meta.element_size() == tensor.memory.size
+
+
+def _is_known(tensor: StandIn) -> bool:
+    return tensor.memory.shadow is not None or tensor.memory.size == 0
+
+
+def _on_host(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return torch.device("cpu")
+    if not isinstance(value, StandIn):
+        return value
+    meta, shadow = value.meta, value.memory.shadow
+    if shadow is None or not shadow.numel():
+        return torch.empty(tuple(meta.shape), dtype=meta.dtype)
+    whole = shadow[: shadow.numel() // meta.element_size() * meta.element_size()].view(meta.dtype)
+    return whole.as_strided(meta.shape, meta.stride(), meta.storage_offset())
