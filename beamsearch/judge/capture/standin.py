@@ -123,8 +123,15 @@ def _contiguous(
 
 
 _HOST_READS = {
-    getattr(torch.Tensor, name)
-    for name in ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__")
+    torch.nonzero,
+    torch.masked_select,
+    *(
+        getattr(torch.Tensor, name)
+        for name in (
+            *("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"),
+            *("nonzero", "masked_select"),
+        )
+    ),
 }
 
 
