@@ -20,7 +20,6 @@ from beamsearch.judge.names import (
     text_of,
     values_in,
 )
-from profiling.profile import Profile
 
 JUDGES_OWN = ("beamsearch", "profiling")
 """The judge's own code: a kernel has no business there."""
@@ -110,16 +109,6 @@ def disallowed(source: str) -> str | None:
     more = len(reasons) - MOST_REASONS
     told = "; ".join(reasons[:MOST_REASONS])
     return f"{told}; and {more} more" if more > 0 else told
-
-
-def works_elsewhere(profile: Profile) -> str | None:
-    """Why what the compiler saw of a call is refused, or none: its work is not in its kernels."""
-    if not profile.launches:
-        return "launches no Triton kernel; do the work in functions under @triton.jit"
-    if profile.torch_operations:
-        operations = ", ".join(profile.torch_operations)
-        return f"computes with {operations} in PyTorch, which {LIBRARY}"
-    return None
 
 
 def doubts(source: str) -> list[str]:

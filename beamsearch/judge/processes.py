@@ -146,7 +146,7 @@ class ForkServers:
 
     def _plan(self, folder: Path, key: str | None) -> dict[str, Any]:
         standing = [NETWORK, FILES, PROCESSES] if self._wrapping else []
-        return self._homes.plan(folder, key) | {"without": {}, "standing": standing}
+        return self._homes.plan(folder, key) | {"standing": standing}
 
     def fork(self, role: Role, **options: Any) -> CandidateProcess:
         """A new process. Raises BeamsearchError where none can be had.

@@ -105,7 +105,7 @@ def _fork(request: dict[str, Any]) -> tuple[int, str]:
     """A child, and why it shares this process's namespace of processes where it does."""
     if walls.PROCESSES in request["walls"]["standing"]:
         return os.fork(), ""
-    return walls.fork_apart(request["walls"]["without"])
+    return walls.fork_apart()
 
 
 def _try_walls(request: dict[str, Any]) -> dict[str, str]:

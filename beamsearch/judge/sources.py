@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import threading
 from collections.abc import Mapping
@@ -10,7 +9,6 @@ from pathlib import Path
 
 from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Subject
-from beamsearch.judge.names import Names
 
 
 def source_of(subject: Subject) -> str:
@@ -47,27 +45,3 @@ def write_sources(scratch: Path, key: str, sources: Mapping[str, str]) -> dict[s
         path.write_text(source)
         paths[name] = str(path)
     return paths
-
-
-def triton_kernels(source: str) -> set[str]:
-    """Names of the functions that the source hands to Triton: decorated, or by a call of `jit`,
-    under whatever name that was imported."""
-    found = set()
-    tree = ast.parse(source)
-    names = Names(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            if any(_compiles(decorator, names) for decorator in node.decorator_list):
-                found.add(node.name)
-        elif isinstance(node, ast.Call) and _compiles(node.func, names):
-            found |= {argument.id for argument in node.args if isinstance(argument, ast.Name)}
-    return found
-
-
-def _compiles(node: ast.expr, names: Names) -> bool:
-    """Whether this is Triton's `jit` or its class, or a call of them, as in `jit(repr=name)(f)`."""
-    while isinstance(node, ast.Call):
-        node = node.func
-    path = names.path(node) or ""
-    known = path.startswith("triton.") and path.endswith((".jit", ".JITFunction"))
-    return known or ast.unparse(node).endswith("jit")

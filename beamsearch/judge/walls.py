@@ -74,13 +74,11 @@ def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
     return command if done.returncode == 0 else []
 
 
-def fork_apart(without: Mapping[str, str]) -> tuple[int, str]:
+def fork_apart() -> tuple[int, str]:
     """`os.fork`, the child in a process namespace of its own; and why it is not in one, or "".
 
     Whatever such a child starts ends with it.
     """
-    if reason := without.get(PROCESSES):
-        return os.fork(), reason
     own = os.open("/proc/self/ns/pid", os.O_RDONLY)
     pid = -1
     try:
@@ -105,8 +103,6 @@ class Plan:
     """Folders in which it sees nothing but what is its own or needed."""
     uid: int
     """User to become where this process is root."""
-    without: dict[str, str]
-    """Walls that are not to be built, with the reason."""
     standing: list[str]
     """Walls that the fork server stands behind already."""
 
@@ -116,7 +112,7 @@ def build(plan: Plan, apart: str) -> dict[str, str]:
 
     apart: what `fork_apart` said. Returns wall -> why it is missing, "" where it stands.
     """
-    missing = dict.fromkeys(NAMES, "") | plan.without
+    missing = dict.fromkeys(NAMES, "")
     missing[PROCESSES] = apart
     wanted = [name for name in NAMES if not missing[name] and name not in plan.standing]
     if os.geteuid() != 0 and {NETWORK, FILES} & set(wanted):
@@ -307,9 +303,9 @@ def _try() -> None:
         Path(folder).chmod(0o711)
         own = Path(folder) / "own"  # as a candidate's folder lies in the scratch folder
         own.mkdir()
-        pid, apart = fork_apart({})
+        pid, apart = fork_apart()
         if pid == 0:
-            plan = Plan([str(own)], python_places(), [], FIRST_UID, {}, [])
+            plan = Plan([str(own)], python_places(), [], FIRST_UID, [])
             os.write(1, told(build(plan, apart)).encode())
             os._exit(0)
         os.waitpid(pid, 0)

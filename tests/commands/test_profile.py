@@ -34,7 +34,7 @@ def test_for_people_it_leads_with_the_floor(beamsearch):
 
 
 def test_wrong_kernel_is_not_profiled(beamsearch, tmp_path):
-    (tmp_path / "kernel.py").write_text("def kernel_function(y): return y\n")
+    (tmp_path / "kernel.py").write_text("def kernel_function(x, y): return y\n")
     done = beamsearch("profile", "43", "kernel.py")
     assert done.returncode == 1
     assert "verdict: invalid" in done.stdout

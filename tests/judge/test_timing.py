@@ -1,34 +1,100 @@
-"""The sets that timed calls rotate through."""
+"""What timed calls are on, how many there are, and which times are believed."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 import pytest
 import torch
 
-from beamsearch.judge.inputs import GUARD_BYTES, InputSets
+from beamsearch.judge.inputs import InputSets
 from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.timing import TimedSets
+from beamsearch.judge.stopwatch import QUEUED
+from beamsearch.judge.timing import Sample, TimedInputs, believe, repetitions
 from beamsearch.judge.verify import Rejected
-from beamsearch.problem import Problem, shrink
+from beamsearch.problem import Problem, instantiate, shrink
 from beamsearch.records.verdict import Outcome
 
+FLUSH_MS = 0.1
 
-def test_what_is_written_into_any_timed_set_is_blamed_and_repaired(scale_problem: Problem) -> None:
+
+@pytest.fixture
+def timed(scale_problem: Problem) -> Iterator[TimedInputs]:
     sets = InputSets(shrink(scale_problem), "cpu", SharedMemory("cpu"), 7)
-    inputs = sets.draw(2)
-    timed = TimedSets(sets, inputs, [item.label for item in inputs], 0.1)
-    with ExitStack() as stack:
-        for item in inputs:
-            item.shared = stack.enter_context(sets.handout(item))
-        timed.renew()  # its values are then of another seed
-        timed.check_unchanged()
-        for item in inputs:
-            assert item.shared is not None
-            item.shared.inputs[0].view(torch.uint8, (GUARD_BYTES + 1,))[-1] ^= 1
-            with pytest.raises(Rejected, match="changed its inputs") as raised:
-                timed.check_unchanged()
-            assert raised.value.outcome is Outcome.WRONG
-            assert item.label in raised.value.reason
-            timed.check_unchanged()
+    inputs = sets.draw(1)[0]
+    with sets.handout(inputs) as inputs.shared:
+        yield TimedInputs(sets, inputs, FLUSH_MS)
+        inputs.shared = None
+
+
+def values(timed: TimedInputs) -> list[torch.Tensor]:
+    return [place.words().clone() for place in timed.handout.inputs]
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> list[bool]:
+    return [torch.equal(a, b) for a, b in zip(one, other, strict=True)]
+
+
+def test_each_timed_call_is_on_values_that_were_never_there(timed: TimedInputs) -> None:
+    before = values(timed)
+    seen = [before]
+    for _ in range(3):
+        timed.renew(check=False)
+        assert not any(all(same(values(timed), earlier)) for earlier in seen)
+        seen.append(values(timed))
+    timed.restore()
+    assert all(same(values(timed), before))
+
+
+def test_the_oracle_is_that_of_the_values_that_are_there(timed: TimedInputs) -> None:
+    timed.renew(check=True)
+    inputs = timed.inputs
+    instance = instantiate(timed.sets.problem, "cpu", inputs.seed, inputs.distribution)
+    wanted = instance.model.double()(instance.inputs[0].double())
+    assert torch.allclose(inputs.expected[0].oracle.double(), wanted, rtol=1e-6)
+
+
+def test_what_a_timed_call_writes_into_its_inputs_shows(timed: TimedInputs) -> None:
+    timed.renew(check=True)
+    assert not timed.inputs.modified(timed.handout)
+    timed.handout.inputs[0].words()[-1] ^= 1  # in the guard behind it
+    assert timed.inputs.modified(timed.handout)
+    timed.sets.repair(timed.inputs)
+    assert not timed.inputs.modified(timed.handout)
+
+
+@pytest.mark.parametrize(
+    ("estimate_ms", "count"),
+    [(1e-9, 40), (0.01, 40), (5.0, 20), (20.0, 10), (30.0, 10), (31.0, 3), (1000.0, 3)],
+)
+def test_calls_fit_the_time_that_a_candidate_is_given(estimate_ms: float, count: int) -> None:
+    assert repetitions(estimate_ms) == count
+
+
+def series(ms: float, beside_ms: float, count: int = 20) -> list[Sample]:
+    return [Sample(ms, ms + beside_ms) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        series(1.0, 0.01),
+        series(1.0, (QUEUED + 1) * FLUSH_MS),
+        series(0.001, (QUEUED + 1) * FLUSH_MS),
+        [*series(0.01, 0.1), Sample(0.01, 25.0)],  # the host paused once
+    ],
+    ids=["bare", "flushes", "short", "hiccup"],
+)
+def test_events_that_fit_the_clock_are_believed(samples: list[Sample]) -> None:
+    believe(samples, FLUSH_MS)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [series(2.0, -1.0), series(0.001, 10.0), [Sample(0.1, 20.0)] * 20],
+    ids=["longer than the clock", "ten times shorter", "events patched"],
+)
+def test_events_that_do_not_fit_the_clock_are_refused(samples: list[Sample]) -> None:
+    with pytest.raises(Rejected, match="does not fit") as raised:
+        believe(samples, FLUSH_MS)
+    assert raised.value.outcome is Outcome.DISALLOWED

@@ -20,8 +20,10 @@ from beamsearch.executor.jobs import (
 )
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge import verify
-from beamsearch.problem import Problem, find_problem
+from beamsearch.judge.capture import ahead
+from beamsearch.problem import Problem, find_problem, least_work
 from beamsearch.records.verdict import Outcome, Stage
+from beamsearch.resources import data_folder
 from profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL, write_problem
 
@@ -60,7 +62,6 @@ WRONG = {
     ),
     "shape": (variant("    return y\n", "    return y[:-1]\n"), "output has shape"),
     "dtype": (variant("    return y\n", "    return y.float()\n"), "float32 instead of bfloat16"),
-    "nothing": (variant("    return y\n", "    return None\n"), "NoneType"),
     "in place": (variant(HOST, "    y = x\n"), "changed its inputs"),
     "alias": (variant("    return y\n", "    return x\n"), "memory of an input"),
     "writes a parameter": (variant(HOST, HOST + "    bias.add_(1)\n"), "changed its inputs"),
@@ -120,9 +121,15 @@ BROKEN = {
         Stage.COMPILE,
         "exit code 0",
     ),
+    "returns nothing": (
+        variant("    return y\n", "    return None\n"),
+        Outcome.DISALLOWED,
+        Stage.COMPILE,
+        "returns a NoneType where a tensor on the GPU is expected",
+    ),
     "memory hog": (
         variant(HOST, HOST + "    hog = [bytearray(1 << 28) for _ in range(64)]\n"),
-        Outcome.COMPILE_ERROR,
+        Outcome.CRASHED,
         Stage.COMPILE,
         "MemoryError",
     ),
@@ -174,7 +181,7 @@ def test_judgements_do_not_depend_on_where_or_when(
 def test_endless_kernel_ends_at_its_deadline_with_all_it_started(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(verify, "COMPILE_S", 3.0)
+    monkeypatch.setattr(ahead, "CAPTURE_S", 3.0)
     monkeypatch.setattr(verify, "disallowed", lambda source: None)
     mark = f"loop of {tmp_path}"
     endless = variant(
@@ -440,3 +447,20 @@ def test_a_sweep_ranks_forms_by_modelled_times_and_leaves_equal_code_out(
     assert sweep.times_ms["one element a program"][-1] > 2 * sweep.times_ms["as it is"][-1]
     assert "as it is" in sweep.failed["the same"]
     assert "lode" in sweep.failed["broken"]
+
+
+def test_no_modelled_time_is_below_the_least_bytes_over_the_bandwidth(tmp_path: Path) -> None:
+    """Its loops end where the data say and its maxima are assembly: the model sees little of
+    them."""
+    run = data_folder("artifacts") / "claude" / "43_Max_Pooling_3D" / "optimization_trace"
+    problem, gpu = find_problem("43"), find_gpu("h200")
+    executor = LocalExecutor(problem, gpu=gpu, device=None, scratch=tmp_path, seed=7)
+    source = (run / "round_1" / "kernel.py").read_text()
+    try:
+        sweep = executor.run(SweepJob(subjects=[Subject(name="winner", source=source)]))
+    finally:
+        executor.close()
+    assert not sweep.failed
+    least_ms = least_work(problem).least_bytes / gpu.bandwidth_gb_s / 1e6
+    assert least_ms == pytest.approx(2.391e9 / 4800e6, rel=0.01)
+    assert sweep.times_ms["winner"][-1] >= least_ms

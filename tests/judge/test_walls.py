@@ -14,9 +14,10 @@ import pytest
 
 from beamsearch.commands.lane import lane
 from beamsearch.judge import walls
-from beamsearch.judge.processes import CandidateError, ForkServers
-from beamsearch.judge.walls import FILES, NAMES, NETWORK, PROCESSES, USER, Plan
+from beamsearch.judge.processes import ForkServers, ToldError
+from beamsearch.judge.walls import FILES, NAMES, NETWORK, USER, Plan
 from beamsearch.problem import Problem
+from profiling.gpus import find_gpu
 
 SOMEBODY = 12345
 
@@ -31,7 +32,7 @@ def inside(
 ) -> tuple[dict, object]:
     """Which walls were missing, and what `look` gave, from a child behind them."""
     reading, writing = os.pipe()
-    pid, apart = walls.fork_apart(plan.without)
+    pid, apart = walls.fork_apart()
     if pid == 0:
         try:
             if become is not None:
@@ -87,7 +88,7 @@ def plan(tmp_path: Path) -> Plan:
     own = tmp_path / "scratch" / "processes" / "one"
     own.mkdir(parents=True)
     (tmp_path / "scratch" / "processes" / "another").mkdir()
-    return Plan([str(own)], [], [str(tmp_path / "scratch")], walls.FIRST_UID + 7, {}, [])
+    return Plan([str(own)], [], [str(tmp_path / "scratch")], walls.FIRST_UID + 7, [])
 
 
 @root
@@ -135,17 +136,6 @@ def test_it_reads_no_memory_of_the_judge_and_reaches_no_network(plan: Plan) -> N
 
 
 @root
-def test_a_wall_that_is_left_out_is_told_and_the_others_stand(plan: Plan, tmp_path: Path) -> None:
-    lower = Plan(**{**vars(plan), "without": {PROCESSES: "tried", FILES: "tried"}})
-    (tmp_path / "for all").mkdir()
-    (tmp_path / "for all").chmod(0o777)
-    missing, wrote = inside(lower, lambda: can_write(plan.own[0], tmp_path / "for all", tmp_path))
-    assert missing == {USER: "", NETWORK: "", PROCESSES: "tried", FILES: "tried"}
-    assert wrote == [True, True, False]
-    assert walls.told(missing).count("tried") == 2
-
-
-@root
 def test_a_judge_that_is_not_root_gets_walls_from_a_user_namespace(plan: Plan) -> None:
     os.chown(plan.own[0], SOMEBODY, SOMEBODY)
     missing, wrote = inside(plan, lambda: can_write(plan.own[0], "/var/tmp"), become=SOMEBODY)
@@ -162,7 +152,7 @@ def test_root_in_a_container_gives_candidates_of_a_verb_another_user(
     with lane(scale_problem, None, "h200") as (_, scratch):
         own = scratch / "processes" / "one"
         own.mkdir(parents=True)
-        plan = Plan([str(own)], [], [str(scratch)], walls.FIRST_UID + 7, {}, [])
+        plan = Plan([str(own)], [], [str(scratch)], walls.FIRST_UID + 7, [])
         missing, looked = inside(
             plan, lambda: [os.getuid(), can_write(own, scratch)], contained=True
         )
@@ -171,28 +161,29 @@ def test_root_in_a_container_gives_candidates_of_a_verb_another_user(
     assert looked == [plan.uid, [True, False]]
 
 
-def test_behind_bubblewrap_candidates_begin_with_the_common_cache_and_cannot_write_there(
+def test_behind_bubblewrap_a_candidate_writes_into_its_own_cache_and_not_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(walls.os, "geteuid", lambda: SOMEBODY)
-    servers = ForkServers(tmp_path, interpreter=False)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    servers = ForkServers(scratch, interpreter=False)
     monkeypatch.undo()
     if not servers._wrapping:
         pytest.skip("bubblewrap does not work here")
-    kernel = tmp_path / "writes.py"
+    kernel = scratch / "writes.py"
     kernel.write_text(
         "import os, pathlib\ncache = pathlib.Path(os.environ['TRITON_CACHE_DIR'])\n"
-        "print(sorted(os.listdir(cache)))\n(cache / 'made').write_text('x')\n"
-        "(cache.parent / 'common' / 'rubbish').write_text('x')\n"
+        "(cache / 'made').write_text('x')\nprint(sorted(os.listdir(cache)))\n"
+        f"pathlib.Path({str(tmp_path)!r}, 'rubbish').write_text('x')\n"
     )
+    gpu = find_gpu("h200").model_dump(mode="json")
     try:
-        with servers.fork("normal", trusted=True) as process:
-            process.ask("load", 30.0, source=str(kernel))
-        with servers.fork("normal", key="k") as process:
-            with pytest.raises(CandidateError, match="Read-only"):
-                process.ask("load", 30.0, source=str(kernel))
+        with servers.fork("capturing", key="k") as process:
+            with pytest.raises(ToldError, match="Read-only"):
+                process.ask("load", 60.0, source=str(kernel), gpu=gpu)
             process.end()
-            assert process.output.startswith("['made', 'rubbish']")
+            assert process.output.startswith("['made']")
     finally:
         servers.close()
 

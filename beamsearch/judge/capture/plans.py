@@ -8,7 +8,7 @@ those steps stand before its own.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -312,8 +312,3 @@ def _bare_buffer(buffer: Buffer) -> Any:
 
 def _name(step: Step, plan: Plan) -> str:
     return plan.kernels[step.kernel].name if isinstance(step, Launch) else step.step
-
-
-def launched(plans: Sequence[Plan]) -> set[str]:
-    """Names of the functions that these launch."""
-    return {plan.kernels[launch.kernel].name for plan in plans for launch in plan.launches}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,13 @@ from beamsearch.problem import read_problem
 
 Kind = Literal["cheats", "wrong", "hostile", "honest"]
 KINDS: tuple[Kind, ...] = ("cheats", "wrong", "hostile", "honest")
+FOLDERS: dict[Kind, tuple[str, ...]] = {
+    "cheats": ("cheats",),
+    "wrong": ("wrong", "wrong_blind"),
+    "hostile": ("hostile",),
+    "honest": ("honest", "honest_more"),
+}
+"""Where the files of a kind are."""
 FOLDER = Path(__file__).parent
 HOSTILE_DEADLINE_S = 6.0
 """Every deadline of the judge is cut to this for hostile kernels, so that they take no minutes."""
@@ -46,7 +54,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.kind}/{self.path.stem}"
+        return f"{self.path.parent.name}/{self.path.stem}"
 
 
 @dataclass(frozen=True)
@@ -77,10 +85,13 @@ class Result:
 
 
 def read_cases(only: Iterable[str] = ()) -> list[Case]:
-    """All cases in order, or those whose `kind/name` holds one of the texts in `only`."""
+    """All cases in order, or those whose `folder/name` holds one of the texts in `only`."""
     wanted = tuple(only)
     cases = [
-        read_case(kind, path) for kind in KINDS for path in sorted((FOLDER / kind).glob("*.py"))
+        read_case(kind, path)
+        for kind in KINDS
+        for folder in FOLDERS[kind]
+        for path in sorted((FOLDER / folder).glob("*.py"))
     ]
     return [case for case in cases if not wanted or any(text in case.name for text in wanted)]
 
@@ -199,12 +210,9 @@ def behaviour_only() -> Iterator[None]:
 @contextmanager
 def short_deadlines(seconds: float) -> Iterator[None]:
     """Every deadline that a candidate has in the judge, at most this long."""
-    from beamsearch.judge import on_gpu, timing, without_gpu
-    from beamsearch.judge.verification import decide
-
-    names = ("LOAD_S", "COMPILE_S", "INTERPRET_S", "GPU_CALL_S", "FIRST_CALL_S")
-    modules = (verify, without_gpu, decide, on_gpu, timing)
-    found = [(m, n) for m in modules for n in names if hasattr(m, n)]
+    names = ("LOAD_S", "CAPTURE_S", "COMPILE_S", "INTERPRET_S", "GPU_CALL_S", "FIRST_CALL_S")
+    judge = [m for name, m in sys.modules.items() if name.startswith("beamsearch.judge.")]
+    found = [(module, name) for module in judge for name in names if hasattr(module, name)]
     before = [(module, name, getattr(module, name)) for module, name in found]
     for module, name, value in before:
         setattr(module, name, min(value, seconds))
