@@ -10,7 +10,7 @@ from beamsearch.executor.jobs import Subject
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.runner.client import Replay, RunnerProcess
-from beamsearch.judge.timing import Sample, TimedInputs, believe, prepare, time_once
+from beamsearch.judge.timing import Sample, TimedInputs, believe, checked_share, prepare, time_calls
 from beamsearch.judge.verify import FIRST_CALL_S, Rejected, guarded
 from beamsearch.problem import Problem
 from beamsearch.records.verdict import Stage
@@ -21,8 +21,6 @@ ROUNDS = 10
 """Turns of each subject: a drift of the clocks then meets all alike."""
 TURN_MS = 10.0
 """Kernel time of one turn."""
-CHECKED_SHARE = 0.1
-"""Part of a turn's calls whose results are compared, at random."""
 
 
 class Comparer:
@@ -49,9 +47,10 @@ class Comparer:
             for subject in subjects:
                 self._attempt(subject.name, lambda s=subject: self._prepare(s, forms))  # type: ignore[misc]
             slowest = max(self._estimates.values(), default=1.0)
-            for _ in range(ROUNDS if slowest < 30 else ROUNDS // 2):
+            rounds = ROUNDS if slowest < 30 else ROUNDS // 2
+            for _ in range(rounds):
                 for name in list(self._replays):
-                    self._attempt(name, lambda n=name: self._turn(n))  # type: ignore[misc]
+                    self._attempt(name, lambda n=name: self._turn(n, rounds))  # type: ignore[misc]
             for name in list(self._replays):
                 self._attempt(name, lambda n=name: self._believe(n))  # type: ignore[misc]
         finally:
@@ -112,17 +111,16 @@ class Comparer:
             self._estimates[name] = prepare(replay, self._timed, TUNING_S)
         self.turns[name], self.plain[name] = [], []
 
-    def _turn(self, name: str) -> None:
-        """One turn of a subject: as many calls as fit, and one without its graph. Raises
-        Rejected."""
+    def _turn(self, name: str, rounds: int) -> None:
+        """One of so many turns: as many calls as fit, and one without its graph.
+
+        Raises Rejected.
+        """
         count = max(2, min(10, round(TURN_MS / max(self._estimates[name], 1e-3))))
         replay, timed = self._replays[name], self._timed
-        samples = [
-            time_once(replay, timed, check=timed.draw.random() < CHECKED_SHARE)
-            for _ in range(count)
-        ]
-        self.turns[name].append(samples)
-        self.plain[name].append(time_once(replay, timed, plain=True))
+        share = checked_share(rounds * count)
+        self.turns[name].append(time_calls(replay, timed, count, share))
+        self.plain[name] += time_calls(replay, timed, 1, checked_share(rounds), plain=True)
 
     def _believe(self, name: str) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected."""

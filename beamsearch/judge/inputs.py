@@ -297,7 +297,7 @@ class InputSets:
 
     def renew(self, inputs: InputSet, seed: int | None = None, *, oracle: bool = True) -> None:
         """Other values in the same shared memory: from this seed, else from one that nobody can
-        know. Without their `oracle`, results cannot be compared until they are renewed again."""
+        know. Without their `oracle`, results cannot be compared until `expect` has made it."""
         assert inputs.shared is not None
         assert self._wide is not None
         if self.device != "cpu" and self._is_short():
@@ -316,8 +316,20 @@ class InputSets:
         for buffer, storage in zip(buffers, _storages(instance).values(), strict=True):
             fill(buffer, storage)
         _settle(buffers)
-        if oracle:
-            inputs.shared.checksums[:] = [buffer.checksum() for buffer in buffers]
+        inputs.shared.checksums[:] = [buffer.checksum() for buffer in buffers]
+        del instance, oracles
+        if self.device != "cpu" and self._is_short():
+            self._release()
+
+    def expect(self, inputs: InputSet) -> None:
+        """The oracle of values that were renewed without it, made anew from their seed."""
+        assert self._wide is not None
+        instance = self._instance(inputs)
+        oracles = run_oracle(instance, instance.inputs, self._wide)
+        inputs.expected = [
+            replace(item, oracle=values)
+            for item, values in zip(inputs.expected, oracles, strict=True)
+        ]
         del instance, oracles
         if self.device != "cpu" and self._is_short():
             self._release()

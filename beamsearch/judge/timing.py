@@ -18,8 +18,9 @@ TARGET_MS = 100.0
 """Kernel time a candidate is given: enough calls for a median that repeats within a percent."""
 FIRST_CALLS = 3
 """Calls by which the number of others is chosen; the first makes the graph."""
-CHECKED = 3
-"""Timed calls, chosen at random, whose results are compared."""
+MISSED = 1e-3
+"""Chance that a kernel stays unseen which leaves out half of its timed calls, as many as move the
+median. It can count its calls, but whether one is compared is drawn when it is over."""
 NAME = "timed"
 CLOCK_SHARE = 0.15
 """Part of the events' time that the wall clock may show beside it: the host's own unsteadiness."""
@@ -57,11 +58,19 @@ class TimedInputs:
         assert self.inputs.shared is not None
         return self.inputs.shared
 
-    def renew(self, *, check: bool) -> None:
-        """Values that nobody has seen; with their oracle where the next result is compared."""
+    def renew(self) -> None:
+        """Values that nobody has seen, without their oracle."""
         if self._seed is None:
             self._seed = self.inputs.seed
-        self.sets.renew(self.inputs, oracle=check)
+        self.sets.renew(self.inputs, oracle=False)
+
+    def expect(self) -> None:
+        """The oracle of the values that are there."""
+        self.sets.expect(self.inputs)
+
+    def chooses(self, share: float) -> bool:
+        """Whether a result is compared, of which this share is."""
+        return self.draw.random() < share
 
     def restore(self) -> None:
         """The set as it was: what the next candidate is verified on does not depend on this."""
@@ -76,44 +85,53 @@ def repetitions(estimate_ms: float) -> int:
     return max(3, fitting) if estimate_ms > 30 else max(10, min(40, fitting))
 
 
+def checked_share(count: int) -> float:
+    """Part of so many timed calls whose results are compared, each drawn for itself: were their
+    number fixed, a kernel would know when the last is over."""
+    return float(1 - MISSED ** (2 / max(2, count)))
+
+
 def prepare(replay: Replay, timed: TimedInputs, first_s: float = GPU_CALL_S) -> float:
     """Bind a plan or reference for timing, see that it is right on new values, once more without
     making kept memory anew, and estimate a call's time in milliseconds. Raises Rejected."""
     bind(replay, NAME, timed.handout, first_s)
     for fresh in (True, False):
-        timed.renew(check=True)
+        timed.renew()
+        timed.expect()
         replay.fresh = fresh
         call_once(replay, timed.sets, timed.inputs, timed.handout, Stage.TIMING, first_s, NAME)
     samples = [time_once(replay, timed, timeout_s=first_s) for _ in range(FIRST_CALLS)]
     return statistics.median(sample.ms for sample in samples)
 
 
-def time_calls(replay: Replay, timed: TimedInputs, count: int, checked: int) -> list[Sample]:
-    """Timed calls of what is prepared; so many results, nobody knows which, are compared.
+def time_calls(
+    replay: Replay, timed: TimedInputs, count: int, share: float, *, plain: bool = False
+) -> list[Sample]:
+    """Timed calls of what is prepared; this share of the results, nobody knows which, is compared.
 
     Raises Rejected where one is wrong.
     """
-    compared = set(timed.draw.sample(range(count), min(checked, count)))
-    return [time_once(replay, timed, check=number in compared) for number in range(count)]
+    return [time_once(replay, timed, share=share, plain=plain) for _ in range(count)]
 
 
 def time_once(
     replay: Replay,
     timed: TimedInputs,
     *,
-    check: bool = False,
+    share: float = 0.0,
     plain: bool = False,
     timeout_s: float = GPU_CALL_S,
 ) -> Sample:
-    """One timed call on new values: by its graph where it has one, unless `plain`. Raises
-    Rejected."""
-    timed.renew(check=check)
-    if check:
-        timed.handout.poison()
+    """One timed call on new values: by its graph where it has one, unless `plain`. `share` is the
+    chance that its result is compared, of which nothing can be seen before it is over: no oracle is
+    made and no memory poisoned for it. Raises Rejected."""
+    timed.renew()
     answer = guarded(
         Stage.TIMING, "timing", lambda: replay.time(NAME, plain=plain, timeout_s=timeout_s)
     )
-    if check:
+    if timed.chooses(share):
+        timed.expect()
+        timed.handout.poison()
         told = guarded(
             Stage.TIMING,
             "timing",

@@ -39,7 +39,7 @@ def test_each_timed_call_is_on_values_that_were_never_there(timed: TimedInputs) 
     before = values(timed)
     seen = [before]
     for _ in range(3):
-        timed.renew(check=False)
+        timed.renew()
         assert not any(all(same(values(timed), earlier)) for earlier in seen)
         seen.append(values(timed))
     timed.restore()
@@ -47,7 +47,8 @@ def test_each_timed_call_is_on_values_that_were_never_there(timed: TimedInputs) 
 
 
 def test_the_oracle_is_that_of_the_values_that_are_there(timed: TimedInputs) -> None:
-    timed.renew(check=True)
+    timed.renew()
+    timed.expect()
     inputs = timed.inputs
     instance = instantiate(timed.sets.problem, "cpu", inputs.seed, inputs.distribution)
     wanted = instance.model.double()(instance.inputs[0].double())
@@ -55,7 +56,8 @@ def test_the_oracle_is_that_of_the_values_that_are_there(timed: TimedInputs) -> 
 
 
 def test_what_a_timed_call_writes_into_its_inputs_shows(timed: TimedInputs) -> None:
-    timed.renew(check=True)
+    timed.renew()
+    timed.expect()
     assert not timed.inputs.modified(timed.handout)
     timed.handout.inputs[0].words()[-1] ^= 1  # in the guard behind it
     assert timed.inputs.modified(timed.handout)

@@ -93,10 +93,11 @@ class PlanMemory:
         offset = self._guard // view.item + view.offset
         return empty.set_(self._storages[view.buffer], offset, view.size, view.stride)
 
-    def refresh(self, fresh: bool) -> None:
+    def refresh(self, fresh: bool, *, garbage: bool = False) -> None:
         """Make the memory what it is before a call: constants in place, what the call itself
         allocates poisoned; and, where `fresh`, what is kept between calls as it was first made,
-        or garbage that nobody has seen before."""
+        or garbage that nobody has seen before. `garbage` is that alone: what a kernel fills in its
+        first call, it must leave as the next one needs it."""
         for memory in self._scratch.values():
             memory.poison()
         for number, memory in self._own.items():
@@ -105,7 +106,8 @@ class PlanMemory:
                 memory.poison()
                 continue
             memory.guard()
-            if role == "constant" or fresh:
+            unfilled = number not in self._held and not self._plan.buffers[number].fills
+            if role == "constant" or fresh or (garbage and unfilled):
                 self._make(number, memory)
 
     def _make(self, number: int, memory: Guarded) -> None:

@@ -17,7 +17,7 @@ MOVES = frozenset(
     f"aten.{name}"
     for name in (
         *("clone.default", "_to_copy.default", "repeat.default", "cat.default", "stack.default"),
-        *("constant_pad_nd.default", "flip.default", "roll.default", "index_select.default"),
+        *("constant_pad_nd.default", "flip.default", "roll.default"),
         "zero_.default",
     )
 )
@@ -45,10 +45,11 @@ COMPUTE = frozenset(
         *("maximum.default", "minimum.default", "where.self"),
         *("sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "var.correction"),
         *("amax.default", "amin.default", "prod.default", "prod.dim_int", "std.correction"),
-        *("arange.default", "arange.start", "arange.start_step"),
+        *("arange.default", "arange.start", "arange.start_step", "index_select.default"),
     )
 )
-"""They compute: library work, of which a kernel may have a little."""
+"""They compute: library work, of which a kernel may have a little. To gather is all that an
+embedding does."""
 _LEFT_OUT = frozenset(("device", "layout", "pin_memory", "memory_format", "non_blocking"))
 """Arguments that say where a result lies, which the target says."""
 

@@ -8,6 +8,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -185,8 +186,10 @@ class Runner:
         return self._hand_over(program, results, outputs, storages)
 
     def do_time(self, call: str, graph: bool) -> dict[str, Any]:
-        """Time one call on fresh memory, the L2 emptied before it. `host_ms` is the wall clock's,
-        from before the beginning to the end of all work. The result is kept for `do_collect`."""
+        """Time one call, the L2 emptied before it. What it kept is left as the call before left it,
+        or is new garbage where it was never filled: cleaning up is a part of a call. `host_ms` is
+        the wall clock's, from before the beginning to the end of all work. The result is kept for
+        `do_collect`."""
         made = self._bound(call)
         self._last = None
         try:
@@ -222,20 +225,19 @@ class Runner:
         return self._hand_over(program, results, outputs, storages)
 
     def do_share(self, call: str) -> dict[str, Any]:
-        """What torch's own operations take of a plan's call, and the whole call. Milliseconds."""
+        """What torch's own operations take of a plan's call, by themselves. Milliseconds."""
         made = self._bound(call)
         program = made.program
         if not isinstance(program, PlanProgram):
             raise KeyError(f"{call} is no plan")
         self._last = None
-        whole, part = program.enqueue, program.enqueue_computing
-        try:
-            whole = self._runnable(made, graph=True)
-            part = Graph(part).replay if program.computes else part
-        except NoGraph:
-            whole, part = program.enqueue, program.enqueue_computing
-        operations_ms = self._median_ms(program, part) if program.computes else 0.0
-        return {"operations_ms": operations_ms, "whole_ms": self._median_ms(program, whole)}
+        if not program.computes:
+            return {"operations_ms": 0.0}
+        part = program.enqueue_computing
+        if not made.no_graph:
+            with suppress(NoGraph):
+                part = Graph(part).replay
+        return {"operations_ms": self._median_ms(program, part)}
 
     def _median_ms(self, program: Program, run: Run) -> float:
         return median(self._timed(program, run)[0] for _ in range(SHARE_CALLS))
@@ -243,7 +245,7 @@ class Runner:
     def _timed(self, program: Program, run: Run) -> tuple[float, float, list[torch.Tensor]]:
         """Milliseconds of one call on the GPU and on the wall clock, and what it returned."""
         watch = self._watch
-        program.refresh(fresh=True)
+        program.refresh(fresh=False, garbage=True)
         watch.wait()
         self._reset_l2()
         for _ in range(QUEUED + 1):

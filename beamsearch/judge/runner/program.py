@@ -18,7 +18,7 @@ from beamsearch.records.plan import Fill, Launch, Operation, Plan
 class Program(Protocol):
     """One call, bound: everything that it needs is there."""
 
-    def refresh(self, fresh: bool) -> None:
+    def refresh(self, fresh: bool, *, garbage: bool = False) -> None:
         """Make the memory what it is before a call; see `PlanMemory.refresh`."""
 
     def enqueue(self) -> list[torch.Tensor]:
@@ -62,9 +62,9 @@ class PlanProgram:
         """Whether torch computes a part of it."""
         return bool(self._computing)
 
-    def refresh(self, fresh: bool) -> None:
+    def refresh(self, fresh: bool, *, garbage: bool = False) -> None:
         with torch.inference_mode():
-            self._memory.refresh(fresh)
+            self._memory.refresh(fresh, garbage=garbage)
 
     def enqueue(self) -> list[torch.Tensor]:
         self._run(self._steps)
@@ -124,7 +124,7 @@ class ReferenceProgram:
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
 
-    def refresh(self, fresh: bool) -> None:
+    def refresh(self, fresh: bool, *, garbage: bool = False) -> None:
         """It keeps nothing."""
 
     def enqueue(self) -> list[torch.Tensor]:

@@ -110,6 +110,21 @@ def test_what_was_kept_as_garbage_is_other_garbage_each_time():
     assert held.tolist() != seen[0]
 
 
+def test_before_a_timed_call_only_garbage_is_made_anew():
+    filled = {
+        "role": "kept",
+        "bytes": 4,
+        "fills": [{"target": vector(0, 4, "uint8").model_dump(), "value": 7}],
+    }
+    memory = PlanMemory(plan([filled, {"role": "kept", "bytes": 64}]), [], {}, "cpu")
+    workspace, garbage = memory.tensor(vector(0, 4, "uint8")), memory.tensor(vector(1, 64, "uint8"))
+    before = garbage.tolist()
+    workspace[1] = 9  # what a call that does not clean up leaves behind
+    memory.refresh(fresh=False, garbage=True)
+    assert workspace.tolist() == [7, 9, 7, 7]
+    assert garbage.tolist() != before
+
+
 def test_a_damaged_guard_or_constant_is_told_and_put_back():
     constant = {"role": "constant", "bytes": 2, "data": bytes_of([3, 4], torch.uint8)}
     memory = PlanMemory(plan([MADE, constant, {"role": "kept", "bytes": 3}]), [], {5: 8}, "cpu")
