@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -151,8 +152,8 @@ class ForkServers:
     def fork(self, role: Role, **options: Any) -> CandidateProcess:
         """A new process. Raises BeamsearchError where none can be had.
 
-        Options: `key` of the source that it will import, and `data_bytes`, the memory that it may
-        add to what it was forked with.
+        Options: `key` of the source that it will import; `data_bytes`, the memory that it may add
+        to what it was forked with; and `lifetime_s`, seconds that all its requests may take.
         """
         mode: Mode = "interpreter" if role == "interpreting" else "normal"
         self.start()
@@ -179,7 +180,13 @@ class ForkServers:
                 self._start()
 
     def _fork(
-        self, mode: Mode, role: Role, *, key: str | None = None, data_bytes: int = DATA_BYTES
+        self,
+        mode: Mode,
+        role: Role,
+        *,
+        key: str | None = None,
+        data_bytes: int = DATA_BYTES,
+        lifetime_s: float = float("inf"),
     ) -> CandidateProcess:
         folder = self._homes.folder(mode)
         cache = self._homes.cache(key) if key else folder
@@ -209,7 +216,8 @@ class ForkServers:
             raise
         finally:
             theirs.close()
-        return CandidateProcess(self, mode, generation, pid, ours, folder, output)
+        until = time.monotonic() + lifetime_s
+        return CandidateProcess(self, mode, generation, pid, ours, folder, output, until)
 
     def end(self, mode: Mode, generation: int, pid: int) -> int | None:
         """End a child and its process group; how it ended, none where the server is gone too."""
@@ -251,6 +259,7 @@ class CandidateProcess:
         link: socket.socket,
         folder: Path,
         output: int,
+        until: float,
     ) -> None:
         self._servers = servers
         self._mode: Mode = mode
@@ -259,6 +268,7 @@ class CandidateProcess:
         self._conversation: Conversation | None = Conversation(link, self._how_it_died)
         self._folder = folder
         self._output = output
+        self._until = until
         self.output = ""
 
     def __enter__(self) -> CandidateProcess:
@@ -270,8 +280,9 @@ class CandidateProcess:
     def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
         """One request. Raises ToldError, ProcessDied or DeadlineMissed."""
         assert self._conversation is not None
+        left_s = max(0.0, self._until - time.monotonic())
         try:
-            return self._conversation.ask(op, timeout_s, **arguments)
+            return self._conversation.ask(op, min(timeout_s, left_s), **arguments)
         except ToldError as error:
             message = self.clean(str(error.details.get("message", "")))
             raise ToldError({**error.details, "message": message}) from error

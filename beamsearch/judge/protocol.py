@@ -22,6 +22,11 @@ MAX_DESCRIPTORS = 100
 """File descriptors of one message; Linux takes up to 253."""
 MAX_MESSAGE = 64 << 20
 """Bytes of one message: an access trace is the largest, a few megabytes."""
+MOST_NESTED = 64
+"""How deep a message may be nested; a plan is below ten. What is deeper ends in the recursion limit
+of whoever writes it out again."""
+MOST_INTEGER = 2**64
+"""Above every whole number in a message; what is larger fits no float and no line of text."""
 
 
 class Gone(Exception):
@@ -67,12 +72,28 @@ def receive_body(sock: socket.socket, size: int, deadline: float | None = None) 
     if size > MAX_MESSAGE:
         raise Gone(f"a message of {size} bytes")
     try:
-        message = json.loads(_read(sock, size, deadline))
+        message = _plain(json.loads(_read(sock, size, deadline)))
     except (ValueError, RecursionError) as error:
         raise Gone(f"not a message: {error}") from error
     if not isinstance(message, dict):
         raise Gone("not a message")
     return message
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """What JSON allowed to be said, as everything behind can take it: text without halves of
+    characters, numbers of 64 bits, few levels. Raises ValueError."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="replace").decode()
+    if isinstance(value, int) and abs(value) >= MOST_INTEGER:
+        raise ValueError("a number beyond 64 bits")
+    if not isinstance(value, dict | list):
+        return value
+    if depth == MOST_NESTED:
+        raise ValueError(f"more than {MOST_NESTED} levels")
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value]
+    return {_plain(key): _plain(item, depth + 1) for key, item in value.items()}
 
 
 def _read(sock: socket.socket, size: int, deadline: float | None) -> bytes:

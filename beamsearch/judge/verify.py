@@ -34,6 +34,10 @@ FIRST_CALL_S = 60.0
 """Seconds for the first call at each shape, and for the first timed ones, in which a candidate may
 still tune itself."""
 NOT_IN_A_RUN = "other shapes and layouts: tried on the winner of a run, and by `verify`"
+MOST_QUOTED = 300
+"""Characters of a source line in a reason."""
+MOST_REASON = 4000
+"""Characters of a reason: it holds what a candidate's process told."""
 CHANGED_INPUTS = "the kernel changed its inputs or parameters; write to a new tensor"
 
 # Raised by Triton for code that cannot be compiled or launched on this GPU.
@@ -61,6 +65,7 @@ class Rejected(Exception):
     def __init__(
         self, outcome: Outcome, stage: Stage, reason: str, *, raised: bool = False
     ) -> None:
+        reason = reason if len(reason) <= MOST_REASON else f"{reason[:MOST_REASON]} …"
         super().__init__(reason)
         self.raised = raised
         """Whether the kernel itself raised, and its process is as good as before."""
@@ -163,14 +168,15 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
         return Rejected(Outcome.INVALID, Stage.LOAD, str(error))
     kind = str(details.get("type"))
     message = one_line(str(error))
-    at = f" at line {details['line']} (`{details.get('text', '')}`)" if details.get("line") else ""
+    quoted = f"at line {details.get('line')} (`{details.get('text', '')}`)"
+    at = f" {one_line(quoted, MOST_QUOTED)}" if details.get("line") else ""
     if kind in ("Patched", "Refused"):
         raised = kind == "Refused"  # by our own code, in the middle of the kernel's
         return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}", raised=raised)
     if kind == TooMuchWork.__name__:
         reason = f"{what}: it takes too many operations to be interpreted"
         rejection = Rejected(Outcome.TIMEOUT, stage, reason, raised=True)
-        rejection.work = float(details.get("work", 0.0))
+        rejection.work = number_in(details.get("work"))
         return rejection
     if kind in COMPILE_ERRORS:
         reason = f"does not compile{at}: {message}"
@@ -205,6 +211,16 @@ def one_line(text: str, limit: int = 600) -> str:
     """The text on one line; of a long one its beginning and its end, where the error is."""
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit // 3]} … {text[-2 * limit // 3 :]}"
+
+
+def number_in(told: Any) -> float:
+    """A number as a candidate's process tells it: finite, and not below zero."""
+    return float(told) if isinstance(told, int | float) and 0 <= told < float("inf") else 0.0
+
+
+def names_in(told: Any) -> list[str]:
+    """Names as a candidate's process tells them."""
+    return [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
 
 
 def load(process: Callee, source_file: str) -> None:
@@ -364,7 +380,7 @@ def damaged(
     answer: dict[str, Any], inputs: InputSet, sets: InputSets, handout: Handout
 ) -> str | None:
     """What was written that should not have been, or none. Inputs are put back."""
-    if guards := answer.get("guards"):
+    if guards := names_in(answer.get("guards")):
         return f"the kernel writes outside its tensors: around {', '.join(guards[:3])}"
     if inputs.modified(handout):
         sets.repair(inputs)

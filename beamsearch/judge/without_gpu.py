@@ -41,7 +41,7 @@ from beamsearch.judge.verify import (
 from beamsearch.model_time import estimate
 from beamsearch.problem import Problem, least_work, shrink
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.verdict import Reach, Stage, Verdict
+from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict
 from profiling.profile import Profile
 from profiling.traffic import AccessTrace
 
@@ -220,7 +220,11 @@ class ModellingJudge:
         least = least_work(self._problem).least_bytes
         if check is not None:
             check_trace(trace, least, log)
-        modelled = estimate(profile, trace, self._gpu)
+        try:
+            modelled = estimate(profile, trace, self._gpu)
+        except (ArithmeticError, ValueError, LookupError) as error:
+            reason = f"its process answered with a trace that makes no sense: {error}"
+            raise Rejected(Outcome.CRASHED, Stage.COMPILE, reason) from error
         if modelled.modelled_ms is None:
             return modelled
         # Where loops or inline assembly hide work from the model, the least of it is still to do.

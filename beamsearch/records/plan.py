@@ -175,13 +175,13 @@ class Buffer(Record):
     """`given`: holds an argument of the call. `made`: allocated in the call. `kept`: made in an
     earlier call. `constant`: made on the host."""
     bytes: int = Field(ge=0)
-    given: int | None = None
+    given: Annotated[int, Field(ge=0)] | None = None
     """Number of the argument's storage, in the order of binding."""
     data: Base64Bytes | None = None
     """What a constant holds, or a kept buffer held first."""
     fills: list[Fill] = []
     """How a kept buffer was first filled; garbage where there is nothing."""
-    born: int = 0
+    born: int = Field(default=0, ge=0)
     """Step before which a made buffer is allocated."""
     dead: int | None = None
     """Step before which it is free again; none where it lives to the end of the call."""

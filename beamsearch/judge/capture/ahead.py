@@ -10,15 +10,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from beamsearch.errors import Stopped
 from beamsearch.executor.usage import Usage
 from beamsearch.judge.capture.compiling import Compiled
+from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
 from beamsearch.judge.inputs import meta_arguments
 from beamsearch.judge.processes import CandidateProcess, ForkServers
-from beamsearch.judge.verify import COMPILE_S, LOAD_S, Log, Rejected, guarded, parsed
+from beamsearch.judge.verify import COMPILE_S, LOAD_S, Log, Rejected, guarded, one_line, parsed
 from beamsearch.problem import Problem
 from beamsearch.records.plan import Plan
+from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
 
 if TYPE_CHECKING:
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 
 CAPTURE_S = 60.0
 """Seconds one capture may take: Triton's front end takes under one for a usual kernel."""
+CAPTURES_S = 300.0
+"""Seconds all captures of one kernel may take together: 64 configurations of a usual one, each
+captured four times, take a minute or two."""
 MOST_CALLS = 4
 """Captures of one call, three at least: how many is drawn for each kernel. The first, in which it
 may set up what it keeps, is not compared."""
@@ -35,6 +42,27 @@ USUAL_BLOCK = 1024
 """The largest block of a kernel that does not tell it."""
 COMPILE_BYTES = 16 << 30
 """Memory that a compilation may take; LLVM has needed gigabytes for unrolled kernels."""
+
+
+class Answer(Record):
+    """What a process told of one call: the candidate's word, so all of it is bounded."""
+
+    plan: Plan
+    configs: dict[str, list[str]] = Field(default={}, max_length=MOST_CONFIGS)
+    """Function -> configurations of its autotuner."""
+    by_position: dict[str, str] = Field(default={}, max_length=MOST_CONFIGS)
+    """Parameter -> the argument that it was bound to."""
+
+    def pins(self) -> list[dict[str, str]]:
+        """Choices of configurations to capture, of several autotuners varied one at a time; no
+        more than of one autotuner."""
+        chosen = {name: found[0] for name, found in self.configs.items() if found}
+        others = [
+            {**chosen, name: config}
+            for name, found in self.configs.items()
+            for config in found[1:MOST_CONFIGS]
+        ]
+        return [chosen, *others]
 
 
 @dataclass(frozen=True)
@@ -147,7 +175,7 @@ class Captures:
         failed: dict[str, str] = {}
         with (
             self._usage.waiting("compilation"),
-            self._servers.fork("capturing", key=key) as process,
+            self._capturing(key) as process,
         ):
             for name, path in paths.items():
                 try:
@@ -173,7 +201,10 @@ class Captures:
         }
 
     def _opened(self, path: str, key: str, log: Log) -> _Opened:
-        return _Opened(self._servers.fork("capturing", key=key), self._load, path, log)
+        return _Opened(self._capturing(key), self._load, path, log)
+
+    def _capturing(self, key: str) -> CandidateProcess:
+        return self._servers.fork("capturing", key=key, lifetime_s=CAPTURES_S)
 
     def _load(self, process: CandidateProcess, path: str) -> None:
         guarded(
@@ -204,21 +235,15 @@ class Captures:
         self, process: CandidateProcess, log: Log
     ) -> list[tuple[Mapping[str, str], Plan]]:
         """A plan for every configuration: of several autotuners one is varied at a time."""
-        first, answer = self._once(process, self._arguments, {})
-        if placed := answer.get("by_position"):
-            bound = ", ".join(f"{name} is {meant}" for name, meant in placed.items())
-            log.passed(Stage.LOAD, "binding", f"by position: {bound}")
-        configs = answer.get("configs") or {}
-        chosen = {name: found[0] for name, found in configs.items() if found}
-        pins = [chosen]
-        pins += [
-            {**chosen, name: config} for name, found in configs.items() for config in found[1:]
-        ]
-        if not first.launches:
+        answer = self._once(process, self._arguments, {})
+        if answer.by_position:
+            bound = ", ".join(f"{name} is {meant}" for name, meant in answer.by_position.items())
+            log.passed(Stage.LOAD, "binding", one_line(f"by position: {bound}"))
+        if all(0 in launch.grid for launch in answer.plan.launches):
             raise Rejected(
                 Outcome.DISALLOWED, Stage.COMPILE, "no Triton kernel is launched by its call"
             )
-        return [(pin, self._settled(process, self._arguments, pin)) for pin in pins]
+        return [(pin, self._settled(process, self._arguments, pin)) for pin in answer.pins()]
 
     def _plans_elsewhere(
         self, process: CandidateProcess, pins: Mapping[str, str], plan: Plan
@@ -266,9 +291,9 @@ class Captures:
     ) -> Plan:
         """The plan of a call that is the same each time. Raises Rejected where it never is."""
         self._once(process, arguments, pins)
-        plan, _ = self._once(process, arguments, pins)
+        plan = self._once(process, arguments, pins).plan
         for _ in range(1 + secrets.randbelow(MOST_CALLS - 2)):
-            again, _ = self._once(process, arguments, pins)
+            again = self._once(process, arguments, pins).plan
             if reason := differs(plan, again):
                 said = f"does not do the same in each call: {reason}"
                 raise Rejected(Outcome.DISALLOWED, Stage.COMPILE, said)
@@ -276,13 +301,13 @@ class Captures:
 
     def _once(
         self, process: CandidateProcess, arguments: Mapping[str, Any], pins: Mapping[str, str]
-    ) -> tuple[Plan, dict[str, Any]]:
+    ) -> Answer:
         answer = guarded(
             Stage.COMPILE,
             "host code",
             lambda: process.ask("capture", CAPTURE_S, arguments=arguments, pins=pins),
         )
-        return parsed(Plan, answer.get("plan"), Stage.COMPILE), answer
+        return parsed(Answer, answer, Stage.COMPILE)
 
     def compiled(self, plan: Plan, pins: Mapping[str, str]) -> Form:
         """A plan with its machine code, from a process that ends with it. Raises Rejected."""

@@ -12,6 +12,9 @@ from beamsearch.records.plan import Plan, View
 
 _GUARD = 0xFF
 """Every byte of a guard: not a number in floating-point types, -1 in integers."""
+_POISONS = (_GUARD, 0x7F)
+"""Bytes of memory that a call allocates, one of them drawn before each call: what is left unwritten
+shows as no number, or as one that is far too large, and no kernel can count on either."""
 
 
 class Guarded:
@@ -26,8 +29,9 @@ class Guarded:
         self._guards = (self.whole[:guard], self.whole[guard + size :])
 
     def poison(self) -> None:
-        """Make everything a guard."""
-        self.whole.fill_(_GUARD)
+        """Put the guards back, and garbage between them."""
+        self.guard()
+        self.data.fill_(secrets.choice(_POISONS))
 
     def guard(self) -> None:
         """Put the guards back."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 from beamsearch.distributions import DISTRIBUTIONS, Distribution
 from beamsearch.errors import ProblemError
@@ -20,6 +20,8 @@ from beamsearch.judge.verify import (
     ask_once,
     bind,
     check_result,
+    names_in,
+    number_in,
     place,
     shapes,
 )
@@ -210,7 +212,7 @@ class Decision:
                     raise
                 self._shows_nothing(stage, label, rejection.reason)
                 return False
-            launched = names_in(answer.get("launched"))
+            launched = set(names_in(answer.get("launched")))
             self._left -= number_in(answer.get("work"))
             self._block = max(self._block, int(number_in(answer.get("block"))))
             same = launched == set(self._log.launched)
@@ -252,13 +254,3 @@ def refuses_shape(rejection: Rejected) -> bool:
         return False
     unbound = rejection.outcome is Outcome.INVALID
     return rejection.raised or unbound or rejection.outcome is Outcome.UNPROVEN
-
-
-def names_in(told: Any) -> Collection[str]:
-    """Names as a candidate's process tells them."""
-    return {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
-
-
-def number_in(told: Any) -> float:
-    """A number as a candidate's process tells it, not below zero."""
-    return max(0.0, float(told)) if isinstance(told, int | float) else 0.0

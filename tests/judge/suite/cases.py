@@ -24,7 +24,7 @@ from beamsearch.problem import read_problem
 Kind = Literal["cheats", "wrong", "hostile", "honest"]
 KINDS: tuple[Kind, ...] = ("cheats", "wrong", "hostile", "honest")
 FOLDERS: dict[Kind, tuple[str, ...]] = {
-    "cheats": ("cheats",),
+    "cheats": ("cheats", "cheats_on_plans", "cheats_on_gpu"),
     "wrong": ("wrong", "wrong_blind"),
     "hostile": ("hostile",),
     "honest": ("honest", "honest_more"),
@@ -51,6 +51,8 @@ class Case:
     problem: str
     needs_gpu: str | None
     """Why it can show nothing without a GPU, where that is so."""
+    harmless: str | None = None
+    """Of a cheat: why it is correct, and gains nothing."""
 
     @property
     def name(self) -> str:
@@ -81,7 +83,8 @@ class Result:
         if self.case.kind == "hostile":
             in_time = self.seconds < START_S + HOSTILE_DEADLINE_S + GRACE_S
             return in_time and self.next_is_fine is True
-        return self.correct == (self.case.kind == "honest")
+        gains_nothing = self.case.kind == "honest" or self.case.harmless is not None
+        return self.correct == gains_nothing
 
 
 def read_cases(only: Iterable[str] = ()) -> list[Case]:
@@ -105,7 +108,7 @@ def read_case(kind: Kind, path: Path) -> Case:
         for node in tree.body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in ("PROBLEM", "NEEDS_GPU")
+        and node.targets[0].id in ("PROBLEM", "NEEDS_GPU", "HARMLESS")
     }
     return Case(
         kind=kind,
@@ -114,6 +117,7 @@ def read_case(kind: Kind, path: Path) -> Case:
         what=(ast.get_docstring(tree) or "").partition("\n")[0],
         problem=constants["PROBLEM"],
         needs_gpu=constants.get("NEEDS_GPU"),
+        harmless=constants.get("HARMLESS"),
     )
 
 

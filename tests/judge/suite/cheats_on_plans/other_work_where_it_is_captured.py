@@ -1,0 +1,36 @@
+"""Skips half of the columns where the tensors say that they are on a GPU, as in a capture.
+
+Beats a judge that verifies in the interpreter and trusts the capture. Wall: what is captured is
+what runs.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+PROBLEM = "row_softmax"
+NEEDS_GPU = "without one, the interpreter runs the source, and nothing runs what is captured"
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * columns + column, mask=column < columns, other=float("-inf"))
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row * columns + column, e / tl.sum(e, axis=0), mask=column < columns)
+
+
+def softmax(x):
+    y = torch.empty_like(x)
+    block = triton.next_power_of_2(x.shape[1])
+    softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=block, num_warps=8)
+    return y
+
+
+def kernel_function(x):
+    y = torch.empty_like(x)
+    block = triton.next_power_of_2(x.shape[1])
+    columns = x.shape[1] // 2 if x.is_cuda else x.shape[1]
+    softmax_kernel[(x.shape[0],)](x, y, columns, BLOCK=block, num_warps=8)
+    return y
