@@ -134,20 +134,8 @@ class Recorder(TorchDispatchMode):
         source = args[0] if args else None
         if name in COPIES and isinstance(source, torch.Tensor) and not isinstance(source, StandIn):
             return self.constant(func(*args, **{**kwargs, "device": torch.device("cpu")}))
-        if name in ("fill_", "zero_"):
-            if not isinstance(source, StandIn):
-                raise Refused(self._said("reads a tensor's values on the host"))
-            value = args[1] if name == "fill_" else 0
-            self.note("fill", name, [_plain(value)], targets=[source])
-            shadows.follow(func, args, kwargs, [source])
-            return source
-        if name == "copy_":
-            if not isinstance(source, StandIn):
-                raise Refused(self._said("copies a tensor to the cpu"))
-            given = args[1] if isinstance(args[1], StandIn) else self.constant(args[1])
-            self.note("copy", name, [given], targets=[source])
-            shadows.follow(func, [source, given], {}, [source])
-            return source
+        if name in ("fill_", "zero_", "copy_"):
+            return self._overwrite(func, name, args, kwargs)
         out = kwargs.get("out")
         if out is not None:
             raise Refused(self._said(f"writes through `out` of torch's {name}"))
@@ -164,6 +152,22 @@ class Recorder(TorchDispatchMode):
         if func._schema.is_mutable and isinstance(source, StandIn):
             return source
         return type(result)(wrapped) if isinstance(result, tuple | list) else wrapped[0]
+
+    def _overwrite(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        target = args[0]
+        if name == "copy_":
+            if not isinstance(target, StandIn):
+                raise Refused(self._said("copies a tensor to the cpu"))
+            given = args[1] if isinstance(args[1], StandIn) else self.constant(args[1])
+            self.note("copy", name, [given], targets=[target])
+            shadows.follow(func, [target, given], {}, [target])
+            return target
+        if not isinstance(target, StandIn):
+            raise Refused(self._said("reads a tensor's values on the host"))
+        value = args[1] if name == "fill_" else 0
+        self.note("fill", name, [_plain(value)], targets=[target])
+        shadows.follow(func, args, kwargs, [target])
+        return target
 
     def _run_on_meta(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         kwargs = {key: value for key, value in kwargs.items() if key != "pin_memory"}
