@@ -107,7 +107,7 @@ class MeasuringJudge:
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
         self._shapes = ShapeSets(problem, seed, memory)
         shapes = partial(shapes_for, self._shapes, problem)
-        self._captures = Captures(servers, gpu, meta_arguments(problem), self._usage, shapes)
+        self._captures = Captures(servers, gpu, meta_arguments(problem), self._usage, seed, shapes)
         self._runner: RunnerProcess | None = None
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)

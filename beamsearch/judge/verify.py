@@ -193,9 +193,6 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
 def crash_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejected:
     """An exception while the kernel was imported or ran: of its own, or because the GPU or its
     memory gave up."""
-    if stage is Stage.LOAD:
-        reason = f"fails to import{at}: {kind}: {one_line(message)}"
-        return Rejected(Outcome.INVALID, stage, reason)
     if "CUDA error" in message or kind in ("CudaError", "AcceleratorError"):
         first = message.splitlines()[0]
         reason = f"{what}: {first}{at}; the kernel probably reads or writes outside its tensors"
@@ -203,6 +200,9 @@ def crash_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejec
     if kind in ("OutOfMemoryError", "MemoryError"):
         wanted = one_line(message).split(". GPU ")[0]
         return Rejected(Outcome.CRASHED, stage, f"{what}: {kind}{at}: {wanted}")
+    if stage is Stage.LOAD:
+        reason = f"fails to import{at}: {kind}: {one_line(message)}"
+        return Rejected(Outcome.INVALID, stage, reason)
     reason = f"{what}: raises {kind}{at}: {one_line(message)}"
     return Rejected(Outcome.CRASHED, stage, reason, raised=True)
 

@@ -88,7 +88,7 @@ class ModellingJudge:
         self._lock = threading.Lock()
         self._sets: InputSets | None = None
         self._arguments = meta_arguments(problem)
-        self._captures = Captures(servers, gpu, self._arguments, self._usage)
+        self._captures = Captures(servers, gpu, self._arguments, self._usage, seed)
         self._shapes = ShapeSets(problem, seed, SharedMemory("cpu"))
         self._profiles: dict[str, Profile] = {}
 

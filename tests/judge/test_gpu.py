@@ -130,7 +130,7 @@ HOSTILE = {
         variant(
             HOST,
             HOST + "    if x.device.type == 'cuda':\n"
-            "        hog = torch.empty(1 << 40, dtype=torch.uint8, device=x.device)\n",
+            "        hog = torch.zeros(1 << 40, dtype=torch.uint8, device=x.device)\n",
         ),
         Outcome.CRASHED,
         "OutOfMemoryError",
@@ -162,36 +162,36 @@ KEEPS = variant("    return y\n", "    kept[key] = y\n    return y\n") + "\nkept
 LAUNCH = (
     "scale_kernel[(triton.cdiv(x.numel(), 1024),)](x, bias, y, x.numel(), x.shape[1], BLOCK=1024)"
 )
-SIDE = (
-    "    side = kept.setdefault('stream', torch.cuda.Stream()) if x.is_cuda else None\n"
-    "    with torch.cuda.stream(side):\n"
-)
+SIDE = "    with torch.cuda.stream(torch.cuda.Stream()):\n"
 CHEATS = {
-    "keeps by pointer": (variant(HOST, HELD + HOST, KEEPS), Outcome.WRONG, "in a timed call"),
-    "keeps by value": (variant(HOST, PROBED + HOST, KEEPS), Outcome.DISALLOWED, "not seen before"),
+    "keeps by value": (variant(HOST, PROBED + HOST, KEEPS), Stage.COMPILE, "on the host"),
     "another stream": (
-        variant(
-            "    " + LAUNCH, SIDE + "        " + LAUNCH, KEEPS.replace("kept[key] = y", "pass")
-        ),
-        Outcome.DISALLOWED,
-        "another CUDA stream",
+        variant("    " + LAUNCH, SIDE + "        " + LAUNCH),
+        Stage.COMPILE,
+        "leaves the current stream",
+    ),
+    "a graph": (
+        variant("    " + LAUNCH, "    graph = torch.cuda.CUDAGraph()\n    " + LAUNCH),
+        Stage.COMPILE,
+        "a CUDA graph of its own",
     ),
     "for show": (
         variant("    return y\n", "    return torch.add(x * 2, bias)\n"),
-        Outcome.DISALLOWED,
-        "library kernels",
+        Stage.TIMING,
+        "a third is the most",
     ),
 }
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_timing_is_not_fooled(judge: Callable[[str], Judgement], name: str) -> None:
-    source, outcome, reason = CHEATS[name]
+def test_timing_is_not_fooled(
+    judge: Callable[[str], Judgement], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "disallowed", lambda source: None)
+    source, stage, reason = CHEATS[name]
     verdict = judge(source).verdict
-    assert not verdict.correct
-    if verdict.stage is Stage.TIMING:  # an earlier stage may refuse it, for what it happens to see
-        assert verdict.outcome is outcome
-        assert reason in verdict.reason
+    assert (verdict.outcome, verdict.stage) == (Outcome.DISALLOWED, stage), verdict.reason
+    assert reason in verdict.reason
 
 
 PATCHES = """
@@ -200,14 +200,23 @@ torch.cuda.Event.record = lambda self, *stream: None
 torch.cuda.synchronize = lambda *device: None
 torch.Tensor.zero_ = torch.Tensor.copy_ = lambda self, *other, **more: self
 """
+HONEST_AFTER_ALL = {
+    "keeps by pointer": variant(HOST, HELD + HOST, KEEPS),
+    "patches clocks": SCALE_KERNEL + PATCHES,
+    "waits in its Python": "import time\n" + variant(HOST, "    time.sleep(0.01)\n" + HOST),
+}
 
 
-def test_patches_change_nothing(judge: Callable[[str], Judgement]) -> None:
-    honest, patched = judge(SCALE_KERNEL), judge(SCALE_KERNEL + PATCHES)
+@pytest.mark.parametrize("name", HONEST_AFTER_ALL)
+def test_what_python_does_beside_its_launches_changes_no_time(
+    judge: Callable[[str], Judgement], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "disallowed", lambda source: None)
+    honest, other = judge(SCALE_KERNEL), judge(HONEST_AFTER_ALL[name])
     assert honest.measurement is not None
-    if patched.measurement is not None:  # a policy may refuse it unseen
-        assert patched.measurement.time_ms == pytest.approx(honest.measurement.time_ms, rel=0.1)
-    assert patched.verdict.outcome in (Outcome.CORRECT, Outcome.DISALLOWED)
+    assert other.measurement is not None, other.verdict.reason
+    assert other.measurement.time_ms == pytest.approx(honest.measurement.time_ms, rel=0.1)
+    assert other.measurement.graph
 
 
 def test_candidates_stand_behind_walls_and_are_not_root(
@@ -219,7 +228,7 @@ def test_candidates_stand_behind_walls_and_are_not_root(
     assert judgement.verdict.correct, judgement.verdict.reason
     if "unprivileged" not in executor.walls():
         assert "user 0" not in judgement.verdict.output
-    assert any(check.name == "kernels" for check in judgement.verdict.checks)
+    assert any(check.name == "clocks" for check in judgement.verdict.checks)
     assert judgement.measurement is not None
     assert judgement.measurement.clock_start_mhz
 
@@ -262,6 +271,30 @@ def test_fifteen_twins_are_ties_in_95_of_100_pairs(tmp_path: Path) -> None:
     print(f"\n    {dict(said)} in {time.monotonic() - began:.1f} s")
     assert said.total() == 105
     assert said["tie"] >= 100
+
+
+TUNED = variant(
+    "@triton.jit",
+    "@triton.autotune([triton.Config({'BLOCK': n}) for n in (64, 1024)], key=['total'])\n"
+    "@triton.jit",
+    variant(
+        LAUNCH,
+        "scale_kernel[lambda meta: (triton.cdiv(x.numel(), meta['BLOCK']),)]"
+        "(x, bias, y, x.numel(), x.shape[1])",
+    ),
+)
+
+
+def test_an_autotuned_kernel_is_judged_and_profiled_in_its_fastest_configuration(
+    executor: LocalExecutor, judge: Callable[[str], Judgement]
+) -> None:
+    alone, tuned = judge(SCALE_KERNEL), judge(TUNED)
+    assert alone.measurement is not None
+    assert tuned.measurement is not None, tuned.verdict.reason
+    assert tuned.measurement.time_ms == pytest.approx(alone.measurement.time_ms, rel=0.1)
+    profile = executor.run(ProfileJob(subject=Subject(name="tuned", source=TUNED)))
+    (launch,) = [launch for launch in profile.launches if launch.triton]
+    assert "BLOCK: 1024" in str(launch.config)
 
 
 def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:

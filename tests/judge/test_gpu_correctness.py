@@ -87,7 +87,6 @@ def test_five_seeds_and_more_than_three_kinds_of_input(judge: Callable[[str], Ju
 
 FOREIGN = {
     "raises": "    if x.shape[0] != 1024:\n        raise ValueError('odd')\n",
-    "silently wrong": "    if x.shape[0] != 1024:\n        return torch.zeros_like(x)\n",
     "crashes": "    if x.shape[0] != 1024:\n        raise SystemExit\n",
 }
 
@@ -102,13 +101,21 @@ def test_what_is_right_at_the_true_shapes_alone_is_specialised(
     assert judge(SCALE_KERNEL).verdict.correct
 
 
-def test_values_that_are_wrong_on_small_shapes_are_wrong_on_true_ones(
+def test_what_is_wrong_at_a_shape_that_it_takes_is_wrong(judge: Callable[[str], Judgement]) -> None:
+    zero = "    if x.shape[0] != 1024:\n        bias = torch.zeros_like(bias)\n"
+    verdict = judge(variant(HOST, zero + HOST)).verdict
+    assert verdict.outcome is Outcome.WRONG, verdict.reason
+    assert verdict.stage in (Stage.SMOKE, Stage.OTHER_SHAPES)
+    assert "raise at shapes that the kernel is not made for" in verdict.reason
+
+
+def test_values_that_are_wrong_on_small_shapes_are_wrong(
     judge: Callable[[str], Judgement],
 ) -> None:
     """Only subnormal numbers would show it, which five sets at the true shapes do not hold."""
     source = variant("2 * x + bias", "tl.where((x != 0) & (tl.abs(x) < 1e-30), 9.0, 2 * x + bias)")
     verdict = judge(source).verdict
-    assert (verdict.outcome, verdict.stage) == (Outcome.WRONG, Stage.TRUE_SHAPES)
+    assert (verdict.outcome, verdict.stage) == (Outcome.WRONG, Stage.SMOKE)
     assert "denormal" in verdict.reason
 
 

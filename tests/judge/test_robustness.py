@@ -167,12 +167,31 @@ def test_report_of_the_sanitizer_is_told_in_a_line() -> None:
     assert first_error("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") is None
 
 
-def test_result_that_the_next_call_overwrites_is_refused(executor: LocalExecutor) -> None:
-    kept = variant(HOST, "    y = KEPT.setdefault(x.shape, torch.empty_like(x))\n")
-    source = kept.replace("@triton.jit", "KEPT = {}\n\n@triton.jit", 1)
+OVERWRITTEN = {
+    "at any shape": (
+        "KEPT.setdefault(x.shape, torch.empty_like(x))",
+        (Outcome.DISALLOWED, Stage.COMPILE),
+        "returns memory that it keeps between calls",
+    ),
+    "at shrunk shapes": (
+        "torch.empty_like(x) if len(x) > 999 else KEPT.setdefault(x.shape, torch.empty_like(x))",
+        (Outcome.WRONG, Stage.SMOKE),
+        "changed by the next call",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_result_that_the_next_call_overwrites_is_refused(
+    executor: LocalExecutor, name: str
+) -> None:
+    result, outcome, reason = OVERWRITTEN[name]
+    source = variant(HOST, f"    y = {result}\n").replace(
+        "@triton.jit", "KEPT = {}\n\n@triton.jit", 1
+    )
     verdict = executor.run(JudgeJob(subject=Subject(name="kept", source=source))).verdict
-    assert (verdict.outcome, verdict.stage) == (Outcome.WRONG, Stage.SMOKE), verdict.reason
-    assert "changed by the next call" in verdict.reason
+    assert (verdict.outcome, verdict.stage) == outcome, verdict.reason
+    assert reason in verdict.reason
 
 
 def test_other_strides_are_told(executor: LocalExecutor) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -34,8 +34,8 @@ CAPTURES_S = 300.0
 """Seconds all captures of one kernel may take together: 64 configurations of a usual one, each
 captured four times, take a minute or two."""
 MOST_CALLS = 4
-"""Captures of one call, three at least: how many is drawn for each kernel. The first, in which it
-may set up what it keeps, is not compared."""
+"""Captures of one call, three at least: how many follows from the kernel and the run's secret. The
+first, in which it may set up what it keeps, is not compared."""
 MOST_BLOCK = 1 << 14
 """A larger power of two is a size."""
 USUAL_BLOCK = 1024
@@ -123,6 +123,7 @@ class Captures:
         gpu: Gpu,
         arguments: Mapping[str, Any],
         usage: Usage,
+        seed: int,
         shapes: Callable[[int], Sequence[tuple[str, Problem]]] = lambda block: [],
     ) -> None:
         """`arguments` of the call at the true shapes. `shapes`: the largest block of a kernel ->
@@ -132,6 +133,7 @@ class Captures:
         self._arguments = arguments
         self._shapes = shapes
         self._usage = usage
+        self._seed = seed
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
         cores = max(1, (os.cpu_count() or 2) * 3 // 4)
@@ -165,7 +167,7 @@ class Captures:
         """The kernel at other shapes, its autotuners pinned. Raises Rejected."""
         log = Log()
         with self._usage.waiting("compilation"), self._opened(path, key, log) as process:
-            plan = self._settled(process, arguments, pins)
+            plan = self._settled(process, key, arguments, pins)
         return self.compiled(plan, pins)
 
     def sweep(self, paths: Mapping[str, str], key: str) -> tuple[dict[str, Form], dict[str, str]]:
@@ -180,7 +182,7 @@ class Captures:
             for name, path in paths.items():
                 try:
                     self._load(process, path)
-                    plans[name] = self._settled(process, self._arguments, {})
+                    plans[name] = self._settled(process, key, self._arguments, {})
                 except Rejected as rejection:
                     failed[name] = rejection.reason
                     if not rejection.raised:
@@ -217,8 +219,8 @@ class Captures:
             with self._usage.waiting("compilation"):
                 with self._opened(path, key, log) as process:
                     log.passed(Stage.LOAD, "import")
-                    plans = self._true_plans(process, log)
-                    elsewhere = self._plans_elsewhere(process, *plans[0])
+                    plans = self._true_plans(process, key, log)
+                    elsewhere = self._plans_elsewhere(process, key, *plans[0])
                 forms = self._compiled_forms(plans)
                 found = tuple(self._compiled_elsewhere(*item) for item in elsewhere)
         except Rejected as rejection:
@@ -232,7 +234,7 @@ class Captures:
         return Captured(log, forms, found)
 
     def _true_plans(
-        self, process: CandidateProcess, log: Log
+        self, process: CandidateProcess, key: str, log: Log
     ) -> list[tuple[Mapping[str, str], Plan]]:
         """A plan for every configuration: of several autotuners one is varied at a time."""
         answer = self._once(process, self._arguments, {})
@@ -243,16 +245,16 @@ class Captures:
             raise Rejected(
                 Outcome.DISALLOWED, Stage.COMPILE, "no Triton kernel is launched by its call"
             )
-        return [(pin, self._settled(process, self._arguments, pin)) for pin in answer.pins()]
+        return [(pin, self._settled(process, key, self._arguments, pin)) for pin in answer.pins()]
 
     def _plans_elsewhere(
-        self, process: CandidateProcess, pins: Mapping[str, str], plan: Plan
+        self, process: CandidateProcess, key: str, pins: Mapping[str, str], plan: Plan
     ) -> list[tuple[str, Problem, Future[Form] | Rejected]]:
         """At the other shapes, where a kernel may be unable to run; compilation has begun."""
         found: list[tuple[str, Problem, Future[Form] | Rejected]] = []
         for label, problem in self._shapes(largest_block(plan)):
             try:
-                there = self._settled(process, meta_arguments(problem), pins)
+                there = self._settled(process, key, meta_arguments(problem), pins)
                 found.append((label, problem, self._compilers.submit(self.compiled, there, pins)))
             except Rejected as rejection:
                 found.append((label, problem, rejection))
@@ -287,12 +289,17 @@ class Captures:
         return tuple(forms.values())
 
     def _settled(
-        self, process: CandidateProcess, arguments: Mapping[str, Any], pins: Mapping[str, str]
+        self,
+        process: CandidateProcess,
+        key: str,
+        arguments: Mapping[str, Any],
+        pins: Mapping[str, str],
     ) -> Plan:
         """The plan of a call that is the same each time. Raises Rejected where it never is."""
         self._once(process, arguments, pins)
         plan = self._once(process, arguments, pins).plan
-        for _ in range(1 + secrets.randbelow(MOST_CALLS - 2)):
+        # Drawn alike wherever it is judged, or what it prints would not be the same.
+        for _ in range(Random(f"{self._seed}/{key}").randint(1, MOST_CALLS - 2)):
             again = self._once(process, arguments, pins).plan
             if reason := differs(plan, again):
                 said = f"does not do the same in each call: {reason}"

@@ -219,7 +219,7 @@ class Decision:
             if same:
                 self._alike.add(sets)
             try:
-                check_result(answer, inputs, sets, handout, stage, where)
+                compared = check_result(answer, inputs, sets, handout, stage, where)
             except Rejected as rejection:
                 if sets in self._alike:
                     raise
@@ -230,13 +230,18 @@ class Decision:
             if same and sets in self._wrong:
                 # What it launches depends on more than the shape: then the shape counts.
                 raise self._wrong[sets]
-            self._log.passed(stage, name, f"right on {shapes(handout)}")
+            self._log.passed(stage, name, f"right on {shapes(handout)}{compared.excused}")
+            self._tell_strides(stage, compared.strides)
             if same and stage is not Stage.SMOKE:
                 self._shown = True
             elif not same:
                 others = ", ".join(sorted(launched)) or "nothing"
                 self._why_not = self._why_not or f"{where} it launches {others}"
             return True
+
+    def _tell_strides(self, stage: Stage, strides: str) -> None:
+        if strides and not any(check.name == "strides" for check in self._log.checks):
+            self._log.reported(stage, "strides", False, strides)
 
     def _shows_nothing(self, stage: Stage, label: str, reason: str) -> None:
         self._why_not = self._why_not or reason
