@@ -17,7 +17,8 @@ MOVES = frozenset(
     f"aten.{name}"
     for name in (
         *("clone.default", "_to_copy.default", "repeat.default", "cat.default", "stack.default"),
-        *("constant_pad_nd.default", "flip.default", "roll.default", "zero_.default"),
+        *("constant_pad_nd.default", "flip.default", "roll.default", "index_select.default"),
+        "zero_.default",
     )
 )
 """They move data, or set it."""
@@ -35,7 +36,7 @@ COMPUTE = frozenset(
             for kind in ("Tensor", "Scalar")
         ),
         *("rsub.Scalar", "pow.Tensor_Scalar", "pow_.Scalar"),
-        *("maximum.default", "minimum.default", "where.self", "index_select.default"),
+        *("maximum.default", "minimum.default", "where.self"),
         *("sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "var.correction"),
         *("amax.default", "amin.default", "prod.default", "prod.dim_int", "std.correction"),
         *("arange.default", "arange.start", "arange.start_step"),

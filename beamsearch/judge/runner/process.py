@@ -185,12 +185,8 @@ class Runner:
         return self._hand_over(program, results, outputs, storages)
 
     def do_time(self, call: str, graph: bool) -> dict[str, Any]:
-        """Time one call, the L2 emptied before it. `host_ms` is the wall clock's, from before the
-        beginning to the end of all work. The result is kept for `do_collect`.
-
-        Memory that the kernel keeps is as the call before left it: a kernel could otherwise leave
-        to later calls what is not timed, such as to clean up.
-        """
+        """Time one call on fresh memory, the L2 emptied before it. `host_ms` is the wall clock's,
+        from before the beginning to the end of all work. The result is kept for `do_collect`."""
         made = self._bound(call)
         self._last = None
         try:
@@ -247,7 +243,7 @@ class Runner:
     def _timed(self, program: Program, run: Run) -> tuple[float, float, list[torch.Tensor]]:
         """Milliseconds of one call on the GPU and on the wall clock, and what it returned."""
         watch = self._watch
-        program.refresh(fresh=False)
+        program.refresh(fresh=True)
         watch.wait()
         self._reset_l2()
         for _ in range(QUEUED + 1):

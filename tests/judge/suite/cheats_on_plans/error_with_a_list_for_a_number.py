@@ -28,7 +28,13 @@ def softmax(x):
 
 
 def described(error, source):
-    return {"type": "TooMuchWork", "message": "enough", "work": [1], "line": [2], "text": "x" * 10**6}
+    return {
+        "type": "TooMuchWork",
+        "message": "enough",
+        "work": [1],
+        "line": [2],
+        "text": "x" * 10**6,
+    }
 
 
 harness = torch.serialization.sys.modules.get("beamsearch.judge.harness")
