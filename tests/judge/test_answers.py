@@ -1,9 +1,11 @@
-"""What a candidate's process tells is the candidate's word: whatever it is, no reader may fail."""
+"""What a candidate's process tells, and leaves: whatever it is, no reader may fail."""
 
 from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 
 import pytest
 from pydantic import ValidationError
@@ -12,6 +14,7 @@ from beamsearch.environment import gpu_facts
 from beamsearch.judge.capture.ahead import MOST_FORMS, Answer
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.conversation import DeadlineMissed, ToldError
+from beamsearch.judge.homes import remove
 from beamsearch.judge.processes import ForkServers
 from beamsearch.judge.protocol import HEADER, MOST_INTEGER, Gone, receive
 from beamsearch.judge.verify import MOST_REASON, Rejected, names_in, number_in, rejection_of
@@ -114,3 +117,13 @@ def test_all_requests_of_a_process_together_have_a_deadline(tmp_path):
             process.ask("load", 60, source=str(source), gpu=gpu)
     finally:
         servers.close()
+
+
+def test_folders_deeper_than_pythons_stack_are_removed(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    nest = "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    subprocess.run([sys.executable, "-c", nest], cwd=folder, check=True)
+    remove(folder)
+    assert not folder.exists()
+    remove(folder)  # there is nothing to do
