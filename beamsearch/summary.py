@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 
+from beamsearch.judge.homes import remove
 from beamsearch.ledger import asked
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
@@ -203,4 +203,4 @@ def _result(candidate: Candidate, times: Mapping[str, float]) -> Result:
 
 def clear_scratch(trace: Trace) -> None:
     """Remove compile caches and candidates' folders: they are rebuilt where they are needed."""
-    shutil.rmtree(trace.scratch, ignore_errors=True)
+    remove(trace.scratch)

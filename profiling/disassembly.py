@@ -67,14 +67,16 @@ def disassemble(cubin: bytes, starts: Mapping[int, int], shifted: Mapping[int, i
         path.write_bytes(cubin)
         listing = _run(knobs.nvidia.nvdisasm.path, "-c", "-g", str(path))
         usage = _run(knobs.nvidia.cuobjdump.path, "-res-usage", str(path))
-    registers = re.search(r"\bREG:(\d+)", usage)
-    stack = re.search(r"\bSTACK:(\d+)", usage)
+    # Inline assembly may hold other functions; what the kernel takes must not be hidden by theirs.
+    registers, stack = (
+        max(map(int, re.findall(rf"\b{name}:(\d+)", usage)), default=0) for name in ("REG", "STACK")
+    )
     instructions, loops = parse_listing(listing, starts, shifted)
     return Code(
         instructions=instructions,
         regions=regions_of(instructions, loops),
-        registers=int(registers[1]) if registers else 0,
-        stack_bytes=int(stack[1]) if stack else 0,
+        registers=registers,
+        stack_bytes=stack,
     )
 
 

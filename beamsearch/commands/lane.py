@@ -27,6 +27,7 @@ def lane(
     scratch folder. Inputs are drawn from the seed, or from a secret one."""
     from beamsearch.environment import gpu_facts
     from beamsearch.executor.local import LocalExecutor
+    from beamsearch.judge.homes import remove
 
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as scratch:
         # Candidates are other users, who may pass through and not look around.
@@ -43,3 +44,4 @@ def lane(
             yield executor, Path(scratch)
         finally:
             executor.close()
+            remove(Path(scratch))

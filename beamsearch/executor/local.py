@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -22,6 +21,7 @@ from beamsearch.executor.jobs import (
 from beamsearch.executor.usage import Usage
 from beamsearch.inductor.captured import Compilation
 from beamsearch.inductor.process import compile_reference
+from beamsearch.judge.homes import remove
 from beamsearch.judge.processes import ForkServers, ServerLost
 from beamsearch.judge.walls import told
 from beamsearch.judge.without_gpu import ModellingJudge
@@ -63,7 +63,7 @@ class LocalExecutor:
         self._device = device
         scratch = scratch.resolve()
         try:
-            shutil.rmtree(scratch / "processes", ignore_errors=True)
+            remove(scratch / "processes")
             scratch.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"cannot write in {scratch}: {error}") from error

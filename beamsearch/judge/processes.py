@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from beamsearch.judge.conversation import (
     ProcessDied,
     ToldError,
 )
-from beamsearch.judge.homes import Homes
+from beamsearch.judge.homes import Homes, remove
 from beamsearch.judge.protocol import Gone
 from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, bubblewrap
 
@@ -316,7 +315,7 @@ class CandidateProcess:
         # Cleaned before it is cut, so that what is kept depends on no folder's name.
         self.output = self.clean(_tail(self._output, 2 * OUTPUT_TAIL))[-OUTPUT_TAIL:]
         os.close(self._output)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
         return status
 
     def clean(self, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -220,11 +221,7 @@ class ModellingJudge:
         least = least_work(self._problem).least_bytes
         if check is not None:
             check_trace(trace, least, log)
-        try:
-            modelled = estimate(profile, trace, self._gpu)
-        except (ArithmeticError, ValueError, LookupError) as error:
-            reason = f"its process answered with a trace that makes no sense: {error}"
-            raise Rejected(Outcome.CRASHED, Stage.COMPILE, reason) from error
+        modelled = _modelled(profile, trace, self._gpu)
         if modelled.modelled_ms is None:
             return modelled
         # Where loops or inline assembly hide work from the model, the least of it is still to do.
@@ -263,3 +260,17 @@ class ModellingJudge:
     def close(self) -> None:
         """Begin nothing more."""
         self._captures.close()
+
+
+def _modelled(profile: Profile, trace: AccessTrace, gpu: Gpu) -> Profile:
+    """The profile with its modelled time. Raises Rejected where the trace, which is a candidate's
+    word, holds what no time can be computed from."""
+    reason = "the time that it gives is none"
+    try:
+        modelled = estimate(profile, trace, gpu)
+        if modelled.modelled_ms is None or math.isfinite(modelled.modelled_ms):
+            return modelled
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        reason = str(error)
+    told = f"its process answered with a trace that makes no sense: {reason}"
+    raise Rejected(Outcome.CRASHED, Stage.COMPILE, told)

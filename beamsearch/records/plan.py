@@ -12,7 +12,7 @@ from pydantic import Base64Bytes, ConfigDict, Field, model_validator
 from beamsearch.records.record import Record
 
 MOST_STEPS = 4096
-"""Steps of one call; an honest kernel has a handful."""
+"""Steps of one call, and kernels and buffers of them; an honest kernel has a handful."""
 MOST_CONSTANT_BYTES = 16 << 20
 """Constants made on the host, from shapes and hyperparameters alone, in all."""
 MOST_GRID = (2**31 - 1, 65535, 65535)
@@ -194,8 +194,8 @@ class Plan(Record):
     """Of the GPU it was captured for, such as 90."""
     triton: str
     """Version of Triton that made the IR."""
-    kernels: list[Kernel]
-    buffers: list[Buffer]
+    kernels: list[Kernel] = Field(max_length=MOST_STEPS)
+    buffers: list[Buffer] = Field(max_length=MOST_STEPS)
     steps: list[Step] = Field(max_length=MOST_STEPS)
     results: list[View]
     container: Container = "tensor"

@@ -40,6 +40,8 @@ MOST_BLOCK = 1 << 14
 """A larger power of two is a size."""
 USUAL_BLOCK = 1024
 """The largest block of a kernel that does not tell it."""
+MOST_FORMS = 4 * MOST_CONFIGS
+"""Choices of configurations that are tried, of all autotuners of a kernel together."""
 COMPILE_BYTES = 16 << 30
 """Memory that a compilation may take; LLVM has needed gigabytes for unrolled kernels."""
 
@@ -54,15 +56,12 @@ class Answer(Record):
     """Parameter -> the argument that it was bound to."""
 
     def pins(self) -> list[dict[str, str]]:
-        """Choices of configurations to capture, of several autotuners varied one at a time; no
-        more than of one autotuner."""
+        """Choices of configurations to capture, of several autotuners varied one at a time."""
         chosen = {name: found[0] for name, found in self.configs.items() if found}
         others = [
-            {**chosen, name: config}
-            for name, found in self.configs.items()
-            for config in found[1:MOST_CONFIGS]
+            {**chosen, name: config} for name, found in self.configs.items() for config in found[1:]
         ]
-        return [chosen, *others]
+        return [chosen, *others][:MOST_FORMS]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tells a plan with views and addresses before the beginning of a buffer, where the judge's memory is.
+"""Tells a plan with views before the beginning of a buffer, where the judge's memory is.
 
 Beats a harness that takes tensors from a candidate. Wall: the plan's own bounds.
 """

@@ -1,7 +1,7 @@
 """Ends its function in inline assembly and begins another entry point, for the judge to read.
 
-Beats a judge that takes the first code it finds for the kernel's. Wall: what is launched is what was
-compiled under the kernel's name; its time is measured.
+Beats a judge that takes the first code it finds for the kernel's. Wall: what is launched is what
+was compiled under the kernel's name; its time is measured.
 """
 
 import torch
@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_softmax"
+HARMLESS = "what is launched is the kernel, which takes the most registers of all"
 NEEDS_GPU = "the interpreter runs no inline assembly"
 
 
@@ -36,9 +37,9 @@ def closed_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
     e = tl.exp(x - tl.max(x, axis=0))
     tl.store(y_ptr + row * columns + column, e / tl.sum(e, axis=0), mask=column < columns)
     tl.inline_asm_elementwise(
-        "ret; }\n.entry a_first() { ret; }\n.func rest() { .reg .b32 t; mov.b32 t, 0;",
+        "mov.b32 $0, $1; ret; }\n.entry a_first() { ret; }\n.func rest() {",
         "=r,r",
-        [column],
+        [columns],
         dtype=tl.int32,
         is_pure=False,
         pack=1,

@@ -1,6 +1,7 @@
-"""Has its machine code tell of lines of other files, by directives in inline assembly.
+"""Has its machine code tell of lines that did not make it, by directives in inline assembly.
 
-Beats a profile that shows whatever file is named. Wall: lines are those of the kernel's own file.
+Beats a reader of profiles, who looks for the time in the wrong place. Wall: no verdict and no time
+rests on a line.
 """
 
 import torch
@@ -8,6 +9,7 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_softmax"
+HARMLESS = "lines are told to people; the time is its own"
 NEEDS_GPU = "the interpreter runs no inline assembly"
 
 
@@ -33,7 +35,7 @@ def named_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
     column = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * columns + column, mask=column < columns, other=float("-inf"))
     x = tl.inline_asm_elementwise(
-        '.file 77 "/etc/hostname"\n.loc 77 1 1\nmov.b32 $0, $1;',
+        ".loc 1 2 1\nmov.b32 $0, $1;",
         "=r,r",
         [x],
         dtype=tl.float32,
