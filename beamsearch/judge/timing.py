@@ -88,7 +88,7 @@ def repetitions(estimate_ms: float) -> int:
 def checked_share(count: int) -> float:
     """Part of so many timed calls whose results are compared, each drawn for itself: were their
     number fixed, a kernel would know when the last is over."""
-    return 1 - MISSED ** (2 / max(2, count))
+    return float(1 - MISSED ** (2 / max(2, count)))
 
 
 def prepare(replay: Replay, timed: TimedInputs, first_s: float = GPU_CALL_S) -> float:

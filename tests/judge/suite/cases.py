@@ -22,6 +22,8 @@ from beamsearch.problem import read_problem
 
 Kind = Literal["cheats", "wrong", "hostile", "honest"]
 KINDS: tuple[Kind, ...] = ("cheats", "wrong", "hostile", "honest")
+MORE: dict[Kind, tuple[str, ...]] = {"cheats": ("cheats_on_gpu",)}
+"""Further folders of a kind."""
 FOLDER = Path(__file__).parent
 HOSTILE_DEADLINE_S = 6.0
 """Every deadline of the judge is cut to this for hostile kernels, so that they take no minutes."""
@@ -43,6 +45,8 @@ class Case:
     problem: str
     needs_gpu: str | None
     """Why it can show nothing without a GPU, where that is so."""
+    harmless: str | None = None
+    """Why a cheat may be accepted: it is right, at its own time."""
 
     @property
     def name(self) -> str:
@@ -73,14 +77,17 @@ class Result:
         if self.case.kind == "hostile":
             in_time = self.seconds < START_S + HOSTILE_DEADLINE_S + GRACE_S
             return in_time and self.next_is_fine is True
-        return self.correct == (self.case.kind == "honest")
+        return self.correct == (self.case.kind == "honest" or self.case.harmless is not None)
 
 
 def read_cases(only: Iterable[str] = ()) -> list[Case]:
     """All cases in order, or those whose `kind/name` holds one of the texts in `only`."""
     wanted = tuple(only)
     cases = [
-        read_case(kind, path) for kind in KINDS for path in sorted((FOLDER / kind).glob("*.py"))
+        read_case(kind, path)
+        for kind in KINDS
+        for folder in (kind, *MORE.get(kind, ()))
+        for path in sorted((FOLDER / folder).glob("*.py"))
     ]
     return [case for case in cases if not wanted or any(text in case.name for text in wanted)]
 
@@ -94,7 +101,7 @@ def read_case(kind: Kind, path: Path) -> Case:
         for node in tree.body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in ("PROBLEM", "NEEDS_GPU")
+        and node.targets[0].id in ("PROBLEM", "NEEDS_GPU", "HARMLESS")
     }
     return Case(
         kind=kind,
@@ -103,6 +110,7 @@ def read_case(kind: Kind, path: Path) -> Case:
         what=(ast.get_docstring(tree) or "").partition("\n")[0],
         problem=constants["PROBLEM"],
         needs_gpu=constants.get("NEEDS_GPU"),
+        harmless=constants.get("HARMLESS"),
     )
 
 
