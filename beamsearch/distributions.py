@@ -45,8 +45,9 @@ OUTLIER = {"float16": 2.0**7}
 """Factor on a few standard normal values by dtype; 4096 where none is given. The square of one is
 then that of millions of others together; products of two of them stay in float16's range."""
 OUTLIERS = 64
-"""How many there are in a tensor, about; one in so many in a small one. Statistics of half of the
-elements miss half of them, and a sample that holds none shows no sign of the others."""
+"""How many there are in a tensor, about; one in a thousand in a small one, where more would hide
+all other outputs behind theirs. Statistics of half of the elements miss half of them, and a sample that
+holds none shows no sign of the others."""
 FAR_BELOW = (-300.0, -150.0)
 """Where rows of `far_below` lie: the exponential of each of their values is 0 in float32. Not
 farther, so that sums of squares in float32 tell the variance of a row to one in a thousand."""
@@ -68,8 +69,8 @@ def draw(
     from all others, so that what samples its inputs is wrong; `rising` is normal around a line that
     climbs along every dimension, from below zero to above it; `ties` begins with a sixteenth of
     zeros; `denormal` is normal with a quarter of subnormal numbers, so that what flushes them is
-    right within the tolerance; `infinite` is normal with few positive infinities and so many negative
-    ones that some windows hold nothing else. `own` is the problem's to draw.
+    right within the tolerance; `infinite` is normal with few positive infinities and so many
+    negative ones that some windows hold nothing else. `own` is the problem's to draw.
     """
     import torch
 
@@ -107,9 +108,11 @@ def _strew(values: torch.Tensor) -> None:
     import torch
 
     factor = OUTLIER.get(str(values.dtype).removeprefix("torch."), 2.0**12)
-    chance = min(1 / OUTLIERS, OUTLIERS / max(1, values.numel()))
+    chance = OUTLIERS / max(values.numel(), 1 << 16)
     far = torch.rand(values.shape, device=values.device) < chance
     values.copy_(torch.where(far, values * factor, values))
+    if values.numel():
+        values.view(-1)[values.numel() // 2] = factor
 
 
 def _subnormal(values: torch.Tensor) -> None:
