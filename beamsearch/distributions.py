@@ -46,8 +46,8 @@ OUTLIER = {"float16": 2.0**7}
 then that of millions of others together; products of two of them stay in float16's range."""
 OUTLIERS = 64
 """How many there are in a tensor, about; one in a thousand in a small one, where more would hide
-all other outputs behind theirs. Statistics of half of the elements miss half of them, and a sample that
-holds none shows no sign of the others."""
+all other outputs behind theirs. Statistics of half of the elements miss half of them, and a sample
+that holds none shows no sign of the others."""
 FAR_BELOW = (-300.0, -150.0)
 """Where rows of `far_below` lie: the exponential of each of their values is 0 in float32. Not
 farther, so that sums of squares in float32 tell the variance of a row to one in a thousand."""
