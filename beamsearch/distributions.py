@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 Distribution = Literal[
     "own",
     "normal",
+    "outliers",
     "rising",
     "infinite",
     "large",
@@ -40,6 +41,13 @@ HUGE = {"float16": 2.0**13}
 """Factor on standard normal values by dtype; 2^20 where none is given: nearly all are then beyond
 65504, where a value that passes through float16 becomes infinite. In float16 six standard
 deviations stay below that."""
+OUTLIER = {"float16": 2.0**7}
+"""Factor on a few standard normal values by dtype; 4096 where none is given. The square of one is
+then that of millions of others together; products of two of them stay in float16's range."""
+OUTLIERS = 64
+"""How many there are in a tensor, about; one in a thousand in a small one, where more would hide
+all other outputs behind theirs. Statistics of half of the elements miss half of them, and a sample
+that holds none shows no sign of the others."""
 FAR_BELOW = (-300.0, -150.0)
 """Where rows of `far_below` lie: the exponential of each of their values is 0 in float32. Not
 farther, so that sums of squares in float32 tell the variance of a row to one in a thousand."""
@@ -57,11 +65,12 @@ def draw(
 ) -> torch.Tensor:
     """Values of a shape from the generator as it is seeded, made on the device.
 
-    `normal`, `large`, `huge` and `tiny` are signed; `rising` is normal around a line that climbs
-    along every dimension, from below zero to above it; `ties` begins with a sixteenth of zeros;
-    `denormal` is normal with a quarter of subnormal numbers, so that what flushes them is right
-    within the tolerance; `infinite` is normal with few positive infinities and so many negative
-    ones that some windows hold nothing else. `own` is the problem's to draw.
+    `normal`, `large`, `huge` and `tiny` are signed; `outliers` is normal but for a few values far
+    from all others, so that what samples its inputs is wrong; `rising` is normal around a line that
+    climbs along every dimension, from below zero to above it; `ties` begins with a sixteenth of
+    zeros; `denormal` is normal with a quarter of subnormal numbers, so that what flushes them is
+    right within the tolerance; `infinite` is normal with few positive infinities and so many
+    negative ones that some windows hold nothing else. `own` is the problem's to draw.
     """
     import torch
 
@@ -93,6 +102,17 @@ def _scale(by_dtype: dict[str, float], usual: float) -> Callable[[torch.Tensor],
         values *= by_dtype.get(str(values.dtype).removeprefix("torch."), usual)
 
     return scale
+
+
+def _strew(values: torch.Tensor) -> None:
+    import torch
+
+    factor = OUTLIER.get(str(values.dtype).removeprefix("torch."), 2.0**12)
+    chance = OUTLIERS / max(values.numel(), 1 << 16)
+    far = torch.rand(values.shape, device=values.device) < chance
+    values.copy_(torch.where(far, values * factor, values))
+    if values.numel():
+        values.view(-1)[values.numel() // 2] = factor
 
 
 def _subnormal(values: torch.Tensor) -> None:
@@ -136,6 +156,7 @@ def _no_numbers(values: torch.Tensor) -> None:
 
 _SHAPED: dict[Distribution, Callable[[torch.Tensor], None]] = {
     "ties": _tie,
+    "outliers": _strew,
     "rising": _rise,
     "large": _scale(LARGE, 2.0**10),
     "huge": _scale(HUGE, 2.0**20),

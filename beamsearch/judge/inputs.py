@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 Layout = Literal["strided", "misaligned"]
 
-ORDER: tuple[Distribution, ...] = ("own", *DISTRIBUTIONS)
-"""In which order sets are drawn at the true shapes: the problem's own twice, then one of each."""
+ORDER: tuple[Distribution, ...] = DISTRIBUTIONS
+"""In which order sets are drawn at the true shapes: one of each."""
 ALWAYS_DRAWN = 3
-"""Sets at the true shapes that every kernel meets: its own inputs twice and normal ones. Which of
-the others it meets follows from the kernel: see `order_for`."""
+"""Sets at the true shapes that every kernel meets: its own inputs, normal ones, and those with
+outliers, for nothing else shows statistics of a sample where samples are large. (Timed calls are on
+its own inputs too, several times over.) Which of the others it meets follows from the kernel: see
+`order_for`."""
 MEMORY_SHARE = 3
 """Sets take a third of a GPU's memory at most; one beyond that is made anew each time."""
 KEPT_SWAY = 1 << 24

@@ -58,7 +58,8 @@ class SharedMemory:
                 self.same_user = str(error)
             else:
                 storage = mapping.tensor().untyped_storage()
-                told = place | {"memory": "driver", "fd": descriptor, "bytes": mapping.size}
+                size = mapping.size  # whole pages: nothing of the last is left for others to use
+                told = place | {"memory": "driver", "fd": descriptor, "bytes": size}
                 return Buffer(storage, size, told, mapping=mapping)
         return self._allocate_ipc(size, place)
 

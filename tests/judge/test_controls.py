@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from beamsearch.distributions import DISTRIBUTIONS, NOT_A_NUMBER
-from beamsearch.judge.compare import Scale, _examine, compare, mean_and_spread
+from beamsearch.distributions import DISTRIBUTIONS, NOT_A_NUMBER, Distribution, draw
+from beamsearch.judge.compare import TOLERANCE, Scale, _examine, compare, mean_and_spread
 from beamsearch.judge.controls import (
     CannotTell,
     check_controls,
@@ -99,7 +99,7 @@ DEFINED: dict[str, tuple[str, set[str]]] = {
     ),
     "sum": ("x.sum(1)", {*DISTRIBUTIONS, NOT_A_NUMBER} - {"infinite"}),
     "softmax": ("x.softmax(1)", {*DISTRIBUTIONS, NOT_A_NUMBER} - {"infinite"}),
-    "exponential": ("x.exp()", {*DISTRIBUTIONS, NOT_A_NUMBER} - {"large", "huge"}),
+    "exponential": ("x.exp()", {*DISTRIBUTIONS, NOT_A_NUMBER} - {"outliers", "large", "huge"}),
 }
 
 
@@ -107,6 +107,22 @@ DEFINED: dict[str, tuple[str, set[str]]] = {
 def test_inputs_are_those_that_the_operation_takes(name: str, tmp_path: Path) -> None:
     body, defined = DEFINED[name]
     assert set(defined_distributions(problem_of(tmp_path, body, name))) == defined
+
+
+@pytest.mark.parametrize("distribution", ["normal", "outliers"])
+def test_statistics_of_a_sample_show_where_there_are_outliers(
+    distribution: Distribution,
+) -> None:
+    # Given groups of a million numbers and the statistics of an eighth of each
+    torch.manual_seed(1)
+    x = draw(distribution, (8, 1 << 20), "cpu", torch.bfloat16).float()
+    sample = x[:, ::8]
+    y = (x - sample.mean(1, keepdim=True)) / sample.std(1, keepdim=True)
+    # Then they are within the tolerance but for outliers, which the whole of them is in any case
+    oracle = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)
+    scale = Scale(float(oracle.std()), 0.0, TOLERANCE["bfloat16"])
+    assert compare(y.bfloat16(), oracle, scale).passed == (distribution == "normal")
+    assert compare(oracle.bfloat16(), oracle, scale).passed
 
 
 def test_infinities_reach_where_a_pooling_window_holds_nothing_else() -> None:
