@@ -59,6 +59,7 @@ def all_as_expected(cases: list[Case], device: int | None) -> None:
     assert not missed
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["cheats", "wrong", "honest", "hostile"])
 def test_suite_without_a_gpu(kind: str) -> None:
     all_as_expected([c for c in WITHOUT_GPU if c.kind == kind and is_quick(c)], None)
