@@ -13,7 +13,7 @@ from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Judgement, Subject, Sweep
 from beamsearch.executor.usage import Usage
 from beamsearch.judge.capture.ahead import Captures
-from beamsearch.judge.inputs import InputSets, meta_arguments, order_for
+from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import CandidateProcess, ForkServers
 from beamsearch.judge.robustness import (
@@ -49,10 +49,6 @@ from profiling.traffic import AccessTrace
 if TYPE_CHECKING:
     from profiling.gpus import Gpu
 
-SMOKE_SETS = 5
-"""Input sets that a candidate is run on; a call takes 0.05 to 2 s in the interpreter."""
-ALWAYS_RUN = 2
-"""Of these, the problem's own and normal ones for every candidate; see `order_for`."""
 MODELLED_FORMS = 4
 """Of a sweep, the kernel as it is included: each takes a second or two, and a model that cannot
 tell neighbours apart."""
@@ -157,9 +153,7 @@ class ModellingJudge:
         log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
         decision = Decision(self._shapes, log)
         sets = self._smoke_sets()
-        count = len(DISTRIBUTIONS) if thorough else SMOKE_SETS
-        order = order_for(source_key(source), self._seed, DISTRIBUTIONS, ALWAYS_RUN)
-        drawn = sets.draw(count, order)
+        drawn = sets.draw(len(DISTRIBUTIONS), DISTRIBUTIONS)  # as many as its work allows are run
 
         def check(process: CandidateProcess) -> None:
             if not decision.smoke(process, sets, drawn):

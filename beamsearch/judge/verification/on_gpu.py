@@ -18,7 +18,7 @@ from beamsearch.records.verdict import Outcome, Reach, Stage
 SHRUNK = "shrunk shapes"
 SETS = 2
 """Input sets at a deciding shape, the rising one first; the shrunk shapes meet all."""
-MOST_SHAPES = 6
+MOST_SHAPES = 7
 """Deciding shapes of one kernel, each of which is captured and compiled."""
 
 Loader = Callable[[str, Form], AbstractContextManager[Replay]]
@@ -30,7 +30,8 @@ def shapes_for(sets: ShapeSets, problem: Problem, block: int) -> list[tuple[str,
         small, deciding = shrink(problem), sets.deciding
     except ProblemError:
         return []
-    shapes = [(item.label, item.problems[0]) for item in deciding.first() if item.problems]
+    shapes = [("equal sizes", deciding.little)]
+    shapes += [(item.label, item.problems[0]) for item in deciding.first() if item.problems]
     # At its true sizes a kernel is run anyway.
     shapes += [
         (item.label, item.problems[0])
