@@ -64,6 +64,11 @@ class _Assembly:
         self._call = recorder.call
         self._own = recorder.own
         self._results = results
+        self._weights = {
+            memory.given: memory
+            for memory in recorder.memories.known.values()
+            if memory.weight and memory.call == self._call
+        }
         self._history = recorder.steps[: len(recorder.steps) - len(self._own)]
         self._prologue = self._computed_before()
         self._numbers: dict[int, int] = {}
@@ -145,6 +150,8 @@ class _Assembly:
         return found
 
     def _number(self, memory: Memory) -> int:
+        if memory.weight:  # an earlier call's is as good: what was made of it is made again
+            memory = self._weights.get(memory.given, memory)
         if id(memory) not in self._numbers:
             if memory.role == "given" and memory.call != self._call:
                 raise Refused("uses tensors that an earlier call was given; use this call's own")

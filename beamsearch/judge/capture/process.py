@@ -109,11 +109,14 @@ class Capturer:
                 seen[key] = self._given(place, storages)
             return seen[key]
 
+        state = {name: decode(value) for name, value in message["state"].items()}
+        for weight in state.values():
+            weight.memory.weight = True
         return CallArguments(
             values={name: decode(value) for name, value in message["values"].items()},
             forward=tuple(message["forward"]),
             init=decode(message["init"]),
-            state={name: decode(value) for name, value in message["state"].items()},
+            state=state,
         )
 
     def _given(self, place: dict[str, Any], storages: dict[int, torch.Tensor]) -> Any:

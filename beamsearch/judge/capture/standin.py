@@ -32,6 +32,8 @@ class Memory:
     born: int
     """Steps of that call before it was made."""
     given: int | None = None
+    weight: bool = False
+    """Whether it holds a parameter or buffer of the model."""
     data: bytes | None = None
     """What a constant holds; of other memory what it held before the first launch that had it,
     where that follows from constants alone."""

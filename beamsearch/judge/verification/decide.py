@@ -182,9 +182,9 @@ class Decision:
                     raise
                 self._left -= rejection.work
                 self._why_not = self._why_not or rejection.reason
-                if not rejection.raised:  # its process went with it
-                    self._process.end()
-                    self._process = self._opened()
+                # What it keeps between calls is as the call left it that was not let finish.
+                self._process.end()
+                self._process = self._opened()
                 return "too long"
             if 2 * (before - self._left) > share:
                 break  # another set would take as much again

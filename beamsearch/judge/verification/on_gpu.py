@@ -66,9 +66,8 @@ class Elsewhere:
                 self._log.specialised(Stage.OTHER_SHAPES, item.label, item.rejection.reason)
             elif item.form.launched != own:
                 others = ", ".join(item.form.launched)
-                self._log.reported(
-                    Stage.OTHER_SHAPES, item.label, True, f"it launches others there: {others}"
-                )
+                told = f"it launches others there: {others}"
+                self._log.specialised(Stage.OTHER_SHAPES, item.label, told)
             else:
                 self._try(item.label, item.problem, item.form)
 

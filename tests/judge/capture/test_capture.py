@@ -165,13 +165,14 @@ def test_what_a_launch_of_the_first_call_made_is_made_in_each(capture: Capture) 
     assert plan.buffers[work_of(plan)].role == "made"
 
 
-def test_a_weight_that_is_repacked_once_for_each_memory_is_repacked_in_each_call(
-    capture: Capture,
+@pytest.mark.parametrize("key", ["bias.data_ptr()", "'always'"])
+def test_a_weight_that_is_repacked_once_is_repacked_in_each_call(
+    capture: Capture, key: str
 ) -> None:
     lines = (
-        "    if bias.data_ptr() not in KEPT:\n"
-        "        KEPT[bias.data_ptr()] = bias.view(2, -1).t().contiguous()\n"
-        "    work = KEPT[bias.data_ptr()]\n"
+        f"    if {key} not in KEPT:\n"
+        f"        KEPT[{key}] = bias.view(2, -1).t().contiguous()\n"
+        f"    work = KEPT[{key}]\n"
     )
     plan = plan_of(capture(working_with(lines)))
     copy, launch = plan.steps

@@ -98,13 +98,6 @@ OTHERWISE_REFUSED = {
         working_with("    work = KEPT.setdefault('x', x)\n"),
         "uses tensors that an earlier call was given",
     ),
-    "a weight that is repacked in the first call alone": (
-        working_with(
-            "    if 'w' not in KEPT:\n        KEPT['w'] = bias.view(2, -1).t().contiguous()\n"
-            "    work = KEPT['w']\n"
-        ),
-        "uses tensors that an earlier call was given",
-    ),
     "a tensor of the host": (before_call("    return torch.ones(4)\n"), "a tensor on the host"),
     "no tensor": (before_call("    return 7\n"), "returns a int"),
     "no launch": (changed((LAUNCH, "")), "no Triton kernel is launched"),
