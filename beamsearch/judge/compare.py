@@ -3,8 +3,9 @@
 Everything is measured against an oracle in float32. An element may be off by the documented
 tolerance (rtol = atol = 1e-3 in float32, 1e-2 in half types), but by no more than a share of the
 output's own spread, so that neither a huge mean nor a tiny output empties the test; one rounding of
-the output's own dtype is always allowed, and so is what PyTorch's own result is off by. Where that
-is known, so is what an element moves by when inputs are rounded otherwise: see `conditioning`.
+the output's own dtype (four in float32) is always allowed, and so is what PyTorch's own result is
+off by. Where that is known, so is what an element moves by when inputs are rounded otherwise: see
+`conditioning`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ TF32_NOISE_SHARE = 8
 standard deviations, and inputs are not normal. The rms error decides (`lower_precision`)."""
 MOVED_SHARE = 2
 """Times the most an element moved under the roundings that were tried."""
+ROUNDINGS = {4: 4, 8: 4}
+"""Roundings of an output that are always allowed, by the bytes of an element: a result in float32
+was computed in float32, step by step; one in a half type is rounded once, at the end."""
 PIECE = 1 << 25
 """Elements compared in one go, to bound what comparing needs beside the data."""
 
@@ -176,7 +180,7 @@ def _rms_if_plainly_right(result: torch.Tensor, oracle: torch.Tensor, scale: Sca
 
     if not result.is_floating_point() or not oracle.numel():
         return None
-    slope = torch.finfo(result.dtype).eps / 2
+    slope = ROUNDINGS.get(result.dtype.itemsize, 1) * torch.finfo(result.dtype).eps / 2
     allowed = scale.tolerance * max(1.0, ABSOLUTE_SHARE * scale.spread)
     allowed = min(allowed, SPREAD_SHARE * scale.tolerance * scale.spread)
     allowed += scale.element_noise
@@ -266,10 +270,11 @@ def errors(
 
 
 def _rounding(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    """One rounding of the output's dtype: half the distance between neighbours, at most."""
+    """The roundings that are always allowed: half the distance between neighbours each, at most."""
     import torch
 
     if not got.is_floating_point():
         return torch.zeros_like(want, dtype=torch.float32)
     info = torch.finfo(got.dtype)
-    return want.abs() * (info.eps / 2) + info.tiny * info.eps
+    share = ROUNDINGS.get(got.dtype.itemsize, 1) * info.eps / 2
+    return want.abs() * share + info.tiny * info.eps

@@ -27,6 +27,8 @@ ROUNDINGS = {"float16": 1, "bfloat16": 1}
 rounding of half types is far above what sums in float32 lose. In float32 a sum of d terms, one by
 one, errs by sqrt(d) / 2 times what its terms' own rounding does: by 16 times for d = 1024. That is
 still 2^-20 of a value, and TF32 loses 2^-11."""
+TF32_HALF_UNIT = 2.0**-11
+"""Of TF32's ten bits, where products may be in it."""
 PAIRS = 8
 """Most pairs of roundings that are tried; what one rounds, its twin leaves. Each pair leaves less
 than a fifth of the elements that rounding explains unexplained: of ten thousand, none."""
@@ -103,7 +105,8 @@ class Sway:
             own = as_outputs(run_reference(instance.reference))
             self._moved = [_distance(a, b.oracle) for a, b in zip(own, every, strict=True)]
         for twin in (False, True):
-            change = rounded_otherwise(source.seed + self._pairs, source.dtype, twin)
+            tf32 = any(item.scale.tf32 for item in every)
+            change = rounded_otherwise(source.seed + self._pairs, source.dtype, twin, tf32=tf32)
             outputs = run_oracle(instance, instance.inputs, source.wide, change)
             for moved, output, expected in zip(self._moved, outputs, every, strict=True):
                 moved.copy_(moved.maximum(_distance(output, expected.oracle)))
@@ -117,12 +120,14 @@ class Sway:
             self._proven.add((index, self._pairs))
 
 
-def rounded_otherwise(seed: int, dtype: str, twin: bool) -> Change:
-    """Half of the elements smaller by some half units of the dtype's last place; the twin, the
-    other half. Smaller, so that a probability of one stays one that a loss takes."""
+def rounded_otherwise(seed: int, dtype: str, twin: bool, *, tf32: bool = False) -> Change:
+    """Half of the elements smaller by some half units of the dtype's last place, or by one of
+    TF32's; the twin, the other half. Smaller, so that a probability of one stays one that a loss
+    takes."""
     import torch
 
     amount = ROUNDINGS.get(dtype, 16) * torch.finfo(getattr(torch, dtype)).eps / 2
+    amount = max(amount, TF32_HALF_UNIT) if tf32 else amount
 
     def change(number: int, tensor: torch.Tensor) -> torch.Tensor:
         generator = torch.Generator(tensor.device).manual_seed((seed << 8) + number & (1 << 63) - 1)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,13 +13,9 @@ import torch
 from beamsearch.executor.jobs import JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge.compare import Scale, compare, mean_and_spread, rms_error
-from beamsearch.judge.inputs import InputSet, InputSets
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.oracle import Expected, expected_of, run_oracle
+from beamsearch.judge.oracle import expected_of, run_oracle
 from beamsearch.judge.precision import lower_precision
-from beamsearch.judge.processes import ForkServers
 from beamsearch.judge.reference import problem_message
-from beamsearch.judge.verify import bind
 from beamsearch.problem import instantiate, read_problem
 from beamsearch.tf32 import Tf32
 from profiling.gpus import find_gpu
@@ -158,26 +157,29 @@ def get_init_inputs():
 """
 
 
+TIMED = """
+import json, sys
+from beamsearch.judge.reference import read_problem_message, reference_maker
+from beamsearch.problem import instantiate
+
+message = json.load(sys.stdin)
+arguments = instantiate(read_problem_message(message)).arguments
+print(json.dumps(reference_maker(message, "cpu", None)(arguments)().tolist()))
+"""
+
+
 @pytest.mark.parametrize(("precision", "cudnn"), [("reference", 1.0), ("strict", 0.0)])
 def test_the_process_that_times_baselines_computes_by_the_rule(
     tmp_path: Path, precision: str, cudnn: float
 ) -> None:
-    """In a baseline's own process, whatever the problem's file sets for itself."""
+    """In a process of its own, as a baseline's, whatever the problem's file sets for itself."""
     problem = write_problem(tmp_path, FLAGS, "flags").with_precision(precision)
-    servers = ForkServers(tmp_path, interpreter=False)
-    sets = InputSets(problem, "cpu", SharedMemory("cpu"), 1)
-    inputs = InputSet("own", problem, 1, "own", [], instantiate(problem))
-    expected = Expected(torch.zeros(4, 2), torch.float32, Scale(1.0, 0.0, 1e-3), may_alias=False)
-    inputs.expected = [expected]
-    try:
-        with sets.handout(inputs) as handout, servers.fork("normal", trusted=True) as process:
-            message = problem_message(problem)
-            process.ask("reference", 60.0, problem=message, mode=None)
-            bind(process, "own", handout, 30.0)
-            outputs, places = handout.outputs, handout.output_storages
-            process.ask("call", 30.0, name="own", outputs=outputs, storages=places)
-            (result,) = inputs.results(handout)
-            assert result.tolist() == [[cudnn, 0.0]] * 4
-            process.end()
-    finally:
-        servers.close()
+    done = subprocess.run(
+        [sys.executable, "-c", TIMED],
+        input=json.dumps(problem_message(problem)),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert json.loads(done.stdout) == [[cudnn, 0.0]] * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Literal
@@ -25,7 +26,7 @@ from beamsearch.judge.verify import (
     place,
     shapes,
 )
-from beamsearch.problem import Problem
+from beamsearch.problem import Problem, least_work
 from beamsearch.records.verdict import Outcome, Stage
 
 WORK = 180_000.0
@@ -62,6 +63,7 @@ class ShapeSets:
         self._lock = threading.Lock()
         self._sets: dict[tuple[tuple[str, int], ...], InputSets] = {}
         self._deciding: Deciding | None = None
+        self._kind: tuple[bool, ...] | None = None
         self._long: dict[int, list[DecidingShape]] = {}
 
     def of(self, problem: Problem) -> InputSets:
@@ -81,6 +83,18 @@ class ShapeSets:
         """Give all memory back."""
         for sets in self._sets.values():
             sets.close()
+
+    def is_regular(self, problem: Problem) -> bool:
+        """Whether the output has an input's shape there where it has it as a rule: an odd number of
+        columns, of which half are turned, is no shape of a problem for which it has not."""
+        with self._lock:
+            if self._kind is None:
+                assert self._deciding is not None
+                kinds = [kind_of(p) for item in self._deciding.first() for p in item.problems]
+                common, count = Counter(kinds).most_common(1)[0]
+                is_rule = kind_of(self._problem) == common and 2 * count > len(kinds)
+                self._kind = common if is_rule else ()
+        return not self._kind or kind_of(problem) == self._kind
 
     @property
     def deciding(self) -> Deciding:
@@ -152,6 +166,8 @@ class Decision:
     def _try_shape(self, shape: DecidingShape, remaining: int) -> None:
         """The smallest of the shape's problems, then the largest that by the work which that one
         took stays within a share of what is left for the `remaining` shapes."""
+        if not shape.problems:
+            return
         share = min(CALL_WORK, self._left / remaining)
         *larger, smallest = shape.problems
         before = self._left
@@ -167,6 +183,8 @@ class Decision:
 
     def _try_problem(self, label: str, problem: Problem, count: int, share: float) -> Taken:
         """So many input sets of one problem, as far as the share of the work goes."""
+        if not self._sets.is_regular(problem):
+            return "refused"
         sets = self._sets.of(problem)
         try:
             drawn = sets.draw(count, ORDER)
@@ -246,6 +264,12 @@ class Decision:
     def _shows_nothing(self, stage: Stage, label: str, reason: str) -> None:
         self._why_not = self._why_not or reason
         self._log.specialised(stage, label, reason)
+
+
+def kind_of(problem: Problem) -> tuple[bool, ...]:
+    """Which inputs have the output's shape."""
+    work = least_work(problem)
+    return tuple(shape == work.output_shape for shape in work.input_shapes.values())
 
 
 def volume(problem: Problem) -> int:

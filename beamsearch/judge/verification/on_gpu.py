@@ -38,7 +38,8 @@ def shapes_for(sets: ShapeSets, problem: Problem, block: int) -> list[tuple[str,
         for item in sets.long(block)
         if item.problems and item.label.startswith("over")
     ]
-    return [(SHRUNK, small), *shapes[:MOST_SHAPES]]
+    regular = [(label, problem) for label, problem in shapes if sets.is_regular(problem)]
+    return [(SHRUNK, small), *regular[:MOST_SHAPES]]
 
 
 class Elsewhere:
