@@ -19,6 +19,7 @@ from beamsearch.commands.options import (
 
 if TYPE_CHECKING:
     from beamsearch.executor.jobs import Comparison
+    from beamsearch.records.measurement import Measurement
     from profiling.profile import Floor
 
 KernelsArgument = Annotated[
@@ -121,7 +122,7 @@ def table(problem: str, gpu: str, subject: str, comparison: Comparison, floor: F
     for name, taken in comparison.measurements.items():
         line = (
             f"  {shown(name):<{width}}  {taken.time_ms:8.4g} ms  "
-            f"({taken.p20_ms:.4g} to {taken.p80_ms:.4g}, {taken.count} calls)  "
+            f"({taken.p20_ms:.4g} to {taken.p80_ms:.4g}, {taken.count} calls{plain(taken)})  "
             f"{taken.time_ms / floor.time_ms:6.2f}x the floor"
         )
         if name in over:
@@ -133,6 +134,13 @@ def table(problem: str, gpu: str, subject: str, comparison: Comparison, floor: F
         lines.append(line)
     lines += [f"  {shown(name):<{width}}  {why}" for name, why in comparison.failed.items()]
     return lines
+
+
+def plain(taken: Measurement) -> str:
+    """What the same call takes without a CUDA graph, or that it could have none."""
+    if taken.graph is False:
+        return "; no graph"
+    return "" if taken.plain_ms is None else f"; {taken.plain_ms:.4g} without a graph"
 
 
 def as_json(
