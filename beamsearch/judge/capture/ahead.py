@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
@@ -251,7 +251,7 @@ class Captures:
     ) -> list[tuple[str, Problem, Future[Form] | Rejected]]:
         """At the other shapes, where a kernel may be unable to run; compilation has begun."""
         found: list[tuple[str, Problem, Future[Form] | Rejected]] = []
-        for label, problem in self._shapes(largest_block(plan)):
+        for label, problem in self._shapes(largest_block(plan, sizes_in(self._arguments))):
             try:
                 there = self._settled(process, key, meta_arguments(problem), pins)
                 found.append((label, problem, self._compilers.submit(self.compiled, there, pins)))
@@ -332,10 +332,18 @@ class Captures:
         self._compilers.shutdown(wait=False, cancel_futures=True)
 
 
-def largest_block(plan: Plan) -> int:
-    """The largest power of two among a plan's constants, which is a block's length as a rule."""
+def sizes_in(arguments: Mapping[str, Any]) -> set[int]:
+    """Sizes and strides of a call's tensors."""
+    told = [*arguments["values"].values(), *arguments["state"].values()]
+    tensors = [value["tensor"] for value in told if isinstance(value, dict) and "tensor" in value]
+    return {number for tensor in tensors for number in (*tensor["size"], *tensor["stride"])}
+
+
+def largest_block(plan: Plan, sizes: Collection[int]) -> int:
+    """The largest power of two among a plan's constants that is none of these sizes: a block's
+    length as a rule."""
     words = {value for step in plan.launches for value in step.named.values()}
-    numbers = {int(word) for word in words if word.isdecimal()}
+    numbers = {int(word) for word in words if word.isdecimal()}.difference(sizes)
     blocks = [n for n in numbers if 16 <= n <= MOST_BLOCK and n & (n - 1) == 0]
     return max(blocks, default=USUAL_BLOCK)
 

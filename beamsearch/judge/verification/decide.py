@@ -85,8 +85,8 @@ class ShapeSets:
             sets.close()
 
     def is_regular(self, problem: Problem) -> bool:
-        """Whether the output has an input's shape there where it has it as a rule: an odd number of
-        columns, of which half are turned, is no shape of a problem for which it has not."""
+        """Whether the output has an input's shape there if it has it as a rule: where half of the
+        columns are turned, an odd number of them is no shape of the problem."""
         with self._lock:
             if self._kind is None:
                 assert self._deciding is not None
@@ -94,7 +94,9 @@ class ShapeSets:
                 common, count = Counter(kinds).most_common(1)[0]
                 is_rule = kind_of(self._problem) == common and 2 * count > len(kinds)
                 self._kind = common if is_rule else ()
-        return not self._kind or kind_of(problem) == self._kind
+        if not any(self._kind):
+            return True
+        return all(has or not rule for rule, has in zip(self._kind, kind_of(problem), strict=True))
 
     @property
     def deciding(self) -> Deciding:
