@@ -7,7 +7,10 @@ from beamsearch.judge.runner.operations import COMPUTE, MOVES, check, prepare
 from beamsearch.records.plan import DType, Operation, View
 
 SHAPE = (3, 4)
-ONE = ("neg", "abs", "sqrt", "rsqrt", "reciprocal", "exp", "log", "relu", "sigmoid", "tanh")
+ONE = (
+    *("neg", "abs", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "log", "log2", "sin", "cos"),
+    *("relu", "sigmoid", "tanh", "floor", "ceil", "round"),
+)
 
 
 def cases():
@@ -24,6 +27,14 @@ def cases():
     yield "rsub.Scalar", ["X", 1.0], {}
     yield "pow.Tensor_Scalar", ["X", 3], {}
     yield "pow_.Scalar", ["X", 3], {}
+    yield "pow.Scalar", [3.0, "X"], {}
+    yield "pow.Tensor_Tensor", ["X", "Y"], {}
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        yield f"{name}.Tensor", ["X", "Y"], {}
+        yield f"{name}.Scalar", ["X", 0.6], {}
+    yield "remainder.Scalar", ["X", 0.3], {}
+    yield "div.Tensor_mode", ["X", "Y"], {"rounding_mode": "floor"}
+    yield "div.Scalar_mode", ["X", 0.3], {"rounding_mode": "trunc"}
     for inplace in ("", "_"):
         yield f"clamp{inplace}.default", ["X", 0.6, None], {}
         yield f"clamp_min{inplace}.default", ["X", 0.6], {}
