@@ -15,7 +15,7 @@ from typing import Any
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.judge.capture.identity import Identity
-from beamsearch.records.plan import Binary, Kernel, Launch, Plan
+from beamsearch.records.plan import Binary, Kernel, Launch, Operation, Plan
 from beamsearch.records.record import Record
 from profiling.errors import CompileFailed, ProfilingError
 from profiling.gpus import Gpu
@@ -95,7 +95,8 @@ def compile_plan(plan: Plan, gpu: Gpu) -> Compiled:
             x, y, z = step.grid
             launches.append(CompiledLaunch(codes[step.kernel], (x, y, z), words, step.config))
     fingerprint = identity.fingerprint([code.words for code in codes])
-    return Compiled(binaries=binaries, profile=profile_of(launches, gpu, [], fingerprint))
+    operations = [step.name.split(".")[1] for step in plan.steps if isinstance(step, Operation)]
+    return Compiled(binaries=binaries, profile=profile_of(launches, gpu, operations, fingerprint))
 
 
 def _check_setup() -> None:
