@@ -188,8 +188,8 @@ def kernel_function(x):
     [
         ("import torch\n", 2, "kernel_function"),
         ("def kernel_function(x:\n", 2, "does not parse"),
-        (WRONG, 2, "shape"),
-        ("def kernel_function(nothing):\n    return nothing\n", 2, "nothing"),
+        (WRONG, 2, "no Triton kernel is launched"),
+        ("def kernel_function(nothing, at, all):\n    return nothing\n", 2, "nothing"),
     ],
 )
 def test_a_bad_input_kernel_is_refused_before_anything_is_spent(tmp_path, source, code, says):

@@ -155,7 +155,7 @@ def test_a_damaged_guard_or_constant_is_told_and_put_back():
 
 
 def test_an_argument_smaller_than_the_plan_says_is_refused():
-    with pytest.raises(ValueError, match="no room for 16 bytes"):
+    with pytest.raises(ValueError, match="storage 0 has no room for"):
         PlanProgram(plan([GIVEN]), [], [storage([1, 2, 3])], "cpu")
     with pytest.raises(ValueError, match="wants storage 0 of 0"):
         PlanProgram(plan([GIVEN]), [], [], "cpu")
