@@ -35,9 +35,8 @@ HOSTILE_DEADLINE_S = 6.0
 """Every deadline of the judge is cut to this for hostile kernels, so that they take no minutes."""
 GRACE_S = 5.0
 """Seconds after its deadline by which a hostile kernel must have its verdict."""
-START_S = 20.0
-"""Seconds that pass beside the deadlines: import, compilation of every call, and without a GPU the
-shapes that decide, of which one that does no harm takes all."""
+START_S = 3.0
+"""Seconds that pass before the first deadline begins: import, and compilation of every call."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,8 @@ class Result:
             return False
         if self.case.kind == "hostile":
             in_time = self.seconds < START_S + HOSTILE_DEADLINE_S + GRACE_S
-            return in_time and self.next_is_fine is True
+            # One that is correct did no harm, and was judged whole, which takes its time.
+            return (in_time or self.correct) and self.next_is_fine is True
         gains_nothing = self.case.kind == "honest" or self.case.harmless is not None
         return self.correct == gains_nothing
 
