@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from beamsearch.errors import KernelError
+from profiling.syntax import parse
 
 ENTRY_POINTS = ("kernel_function", "ModelNew")
 LAUNCH_PARAMETERS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -49,7 +50,7 @@ def read_kernel(path: Path) -> str:
 def check_source(source: str, where: str = "the kernel") -> None:
     """Raise KernelError where the source does not parse or defines no entry point."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         at = f" line {line}" if line else ""
@@ -90,7 +91,7 @@ def build(source: str) -> str:
 
 def _bare(source: str) -> ast.Module:
     """The parsed source without docstrings."""
-    tree = ast.parse(source)
+    tree = parse(source)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
             continue

@@ -18,6 +18,7 @@ from beamsearch.errors import ProblemError
 from beamsearch.kernel import CallArguments
 from beamsearch.precision import Precision
 from beamsearch.resources import data_folder
+from profiling.syntax import parse
 
 if TYPE_CHECKING:
     import torch
@@ -163,7 +164,7 @@ def read_problem(path: Path) -> Problem:
 def load_module(problem: Problem) -> ModuleType:
     """The problem's source executed as a module, its sizes replaced where the problem says so."""
     try:
-        tree = ast.parse(problem.source, filename=str(problem.path))
+        tree = parse(problem.source, filename=str(problem.path))
     except SyntaxError as error:
         raise ProblemError(f"{problem.path} does not parse: {error}") from error
     for node in _size_assignments(tree):
@@ -373,7 +374,7 @@ def integer_sizes(problem: Problem) -> dict[str, int]:
     module = load_module(problem)
     names = [
         node.targets[0].id
-        for node in _size_assignments(ast.parse(problem.source))
+        for node in _size_assignments(parse(problem.source))
         if isinstance(node.targets[0], ast.Name)
     ]
     values = {name: getattr(module, name) for name in names}

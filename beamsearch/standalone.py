@@ -7,6 +7,7 @@ from typing import Any
 
 from beamsearch.problem import Problem, instantiate
 from beamsearch.records.candidate import Candidate
+from profiling.syntax import parse
 
 
 def standalone(problem: Problem, source: str, best: Candidate) -> str:
@@ -41,7 +42,7 @@ def _call(problem: Problem, source: str) -> str | None:
 
 def _parameters(source: str) -> list[str] | None:
     """Parameter names of kernel_function, or None where it is not a plain function."""
-    for node in ast.parse(source).body:
+    for node in parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name == "kernel_function":
             arguments = node.args
             return [a.arg for a in (*arguments.args, *arguments.kwonlyargs)]

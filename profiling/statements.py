@@ -13,6 +13,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from profiling.syntax import parse
+
 _ACCESS = re.compile(r"\b(load|store|gather|scatter|atomic_\w+)\s*\(")
 _LOC = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
 MOST_SHIFTED = 8
@@ -22,7 +24,7 @@ MOST_SHIFTED = 8
 @functools.lru_cache(maxsize=64)
 def _starts(source: str) -> dict[int, int]:
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except SyntaxError:
         return {}
     starts: dict[int, int] = {}

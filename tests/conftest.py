@@ -1,4 +1,6 @@
-"""Tests marked `gpu` are skipped on a machine without an NVIDIA GPU."""
+"""Tests marked `gpu` are skipped on a machine without an NVIDIA GPU; none sees another's cache."""
+
+import os
 
 import pytest
 
@@ -10,3 +12,9 @@ def pytest_collection_modifyitems(items):
     if marked and not devices():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_cache(tmp_path_factory):
+    """What Triton compiled for another environment holds that environment's paths."""
+    os.environ["TRITON_CACHE_DIR"] = str(tmp_path_factory.getbasetemp() / "triton")

@@ -11,6 +11,7 @@ from functools import cache
 from beamsearch.inductor import plain
 from beamsearch.inductor.captured import Captured, LaunchConfig, TensorArgument
 from beamsearch.inductor.generated import FIXED, GRIDS, MOST_Y, Generated, Kernel, NotTriton, read
+from profiling.syntax import parse
 
 RENAMED = {"any": "any_of", "max2_strict": "max2", "min2_strict": "min2"}
 """Functions of the compiler's library whose stand-ins in `plain` have another name; the strict ones
@@ -63,7 +64,7 @@ def convert(captured: Captured, problem: str) -> str:
     parts += [*texts.plain(), *texts.helpers.values(), *kernels]
     parts += [GUARD, _Call(captured, generated).source()]
     source = "\n\n".join(parts)
-    ast.parse(source)
+    parse(source)
     return source
 
 
@@ -142,7 +143,7 @@ def _plain_functions() -> dict[str, str]:
     lines = source.splitlines()
     return {
         node.name: _text(lines, node.decorator_list[0].lineno, node.end_lineno) + "\n"
-        for node in ast.parse(source).body
+        for node in parse(source).body
         if isinstance(node, ast.FunctionDef)
     }
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from beamsearch.inductor.captured import Captured
+from profiling.syntax import parse
 
 GRIDS = {
     "Grid1D": (("xnumel", "XBLOCK"),),
@@ -71,7 +72,7 @@ class Generated:
 
 def read(captured: Captured) -> Generated:
     """The module's kernels and call. Raises NotTriton."""
-    tree = ast.parse(captured.code)
+    tree = parse(captured.code)
     kernels = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -112,7 +113,7 @@ def _library_calls(statement: ast.stmt) -> Iterator[str]:
 
 def _kernel(name: str, call: ast.Call) -> Kernel:
     source = ast.literal_eval(call.args[1])
-    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in parse(source).body if isinstance(node, ast.FunctionDef)]
     if not functions or functions[-1].name != name:
         raise NotTriton(f"{name} is not written as a function of that name")
     *helpers, function = functions

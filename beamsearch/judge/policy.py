@@ -20,6 +20,7 @@ from beamsearch.judge.names import (
     text_of,
     values_in,
 )
+from profiling.syntax import parse
 
 JUDGES_OWN = ("beamsearch", "profiling")
 """The judge's own code: a kernel has no business there."""
@@ -100,7 +101,7 @@ Found = tuple[int, str]
 
 def disallowed(source: str) -> str | None:
     """Why a source that parses is refused unseen, or none: lines, reasons, and what to do."""
-    tree = ast.parse(source)
+    tree = parse(source)
     names = Names(tree)
     found = sorted(set(_refused(tree, names)))
     reasons = [f"line {line} {text}" for line, text in found]
@@ -113,7 +114,7 @@ def disallowed(source: str) -> str | None:
 
 def doubts(source: str) -> list[str]:
     """What a person may want to look at in a source that is not refused."""
-    tree = ast.parse(source)
+    tree = parse(source)
     names = Names(tree)
     found: set[Found] = set()
     for node in ast.walk(tree):

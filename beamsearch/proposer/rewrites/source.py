@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from profiling import syntax
+
 
 class NotApplicable(Exception):
     """A rewrite does not fit this module; the message says why. Never leaves the rewrites."""
@@ -31,7 +33,7 @@ class Module:
     def __init__(self, source: str) -> None:
         """Raises NotApplicable where the source does not parse."""
         try:
-            self.tree = ast.parse(source)
+            self.tree = syntax.parse(source)
         except (SyntaxError, ValueError) as error:
             raise NotApplicable(str(error)) from error
         self.before = ast.dump(self.tree)
@@ -63,7 +65,7 @@ class Module:
                 parts.append("\n")
             parts.append(text)
         source = "\n".join(parts) + "\n"
-        ast.parse(source)
+        syntax.parse(source)
         return source
 
     def launched(self) -> Iterator[tuple[str, ast.FunctionDef, list[Launch]]]:
@@ -181,12 +183,12 @@ def names_in(node: ast.AST) -> set[str]:
 
 def parse(text: str) -> ast.expr:
     """An expression."""
-    return ast.parse(text, mode="eval").body
+    return syntax.expression(text)
 
 
 def statements(text: str) -> list[ast.stmt]:
     """Statements."""
-    return ast.parse(text).body
+    return syntax.parse(text).body
 
 
 def grid_axes(launch: Launch) -> list[ast.expr]:
