@@ -204,7 +204,7 @@ def _bind_model(module: ModuleType, arguments: CallArguments) -> Callable[[], An
     if model_class is None:
         raise KernelError("the kernel defines neither kernel_function nor ModelNew")
     inputs = [arguments.values[name] for name in arguments.forward]
-    model = model_class(*arguments.init).eval()
+    model = model_class(*arguments.init)
     own = dict(model.named_parameters()) | dict(model.named_buffers())
     for name, tensor in own.items():
         given = arguments.state.get(name)

@@ -82,13 +82,26 @@ class Instance:
     arguments: CallArguments
     """What a kernel is bound with: the very tensors of `model` and `inputs`."""
     precision: Precision = "reference"
+    updates: tuple[str, ...] = ()
+    """Buffers of the model that count as outputs, behind what `forward` returns."""
 
     def reference(self) -> Any:
-        """The reference's output, in the problem's own dtype."""
+        """The reference's output, in the problem's own dtype; with it what `updates` hold then, if
+        there are any. The model's buffers themselves stay as they are."""
         import torch
 
+        buffers = dict(self.model.named_buffers()) if self.model.training else {}
         with torch.inference_mode():
-            return self.model(*self.inputs)
+            before = {name: buffer.clone() for name, buffer in buffers.items()}
+            try:
+                output = self.model(*self.inputs)
+                if not self.updates:
+                    return output
+                outputs = output if isinstance(output, tuple | list) else [output]
+                return [*outputs, *(buffers[name].clone() for name in self.updates)]
+            finally:
+                for name, value in before.items():
+                    buffers[name].copy_(value)
 
 
 @dataclass(frozen=True)
@@ -214,7 +227,7 @@ def instantiate(
         with _GENERATOR, _defaults(device, dtype):
             torch.manual_seed(seed)
             init = tuple(module.get_init_inputs())
-            model = module.Model(*init).to(device=device, dtype=dtype).eval()
+            model = module.Model(*init).to(device=device, dtype=dtype)
             if distribution != "own":
                 vary_constants(model)
             raw = tuple(module.get_inputs())
@@ -297,17 +310,23 @@ def least_work(problem: Problem) -> LeastWork:
     """Least bytes and FLOPs at the problem's shapes, on `meta` tensors: no memory, no GPU.
 
     It also says what kernels may compute products in (`LeastWork.products`): judge, floor and
-    prompts all go by that.
+    prompts all go by that. Raises ProblemError where the reference draws random numbers.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    from beamsearch.random_draws import Draws
     from beamsearch.tf32 import Tf32
 
     instance = instantiate(problem, "meta")
     counter = FlopCounterMode(display=False)
-    with counter, Tf32() as by_default:
+    with counter, Tf32() as by_default, Draws() as draws:
         output = instance.reference()
+    if draws.seen:
+        raise ProblemError(
+            f"{problem.name} draws random numbers in forward ({draws.seen}), so that no two "
+            "results are equal: draw them in get_inputs, or end __init__ with `self.eval()`"
+        )
     in_tf32 = by_default.seen and problem.dtype == "float32" and problem.precision == "reference"
     tensors = {
         name: value

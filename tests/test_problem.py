@@ -1,11 +1,13 @@
 """Problems as a user names and writes them."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from beamsearch.errors import KernelError, ProblemError
+from beamsearch.judge.oracle import find_updates
 from beamsearch.kernel import bind, check_source, fingerprint
 from beamsearch.problem import find_problem, instantiate, least_work, list_problems, shrink
 
@@ -77,6 +79,50 @@ def test_a_file_that_is_no_problem_says_why(tmp_path, source, says):
     path.write_text(source)
     with pytest.raises(ProblemError, match=says):
         find_problem(str(path))
+
+
+MODEL = """
+import torch, torch.nn as nn
+n = 32
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.drop = nn.BatchNorm1d(8), nn.Dropout({chance})
+        {last}
+    def forward(self, x):
+        return self.drop(self.norm(x))
+def get_inputs(): return [torch.rand(n, 8)]
+def get_init_inputs(): return []
+"""
+
+
+def test_a_reference_that_draws_random_numbers_is_no_problem(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(MODEL.format(chance=0.5, last=""))
+    with pytest.raises(ProblemError, match="draws random numbers.*dropout.*eval"):
+        least_work(find_problem(str(path)))
+    for says in ({"chance": 0.0, "last": ""}, {"chance": 0.5, "last": "self.eval()"}):
+        path.write_text(MODEL.format(**says))
+        assert least_work(find_problem(str(path))).output_shape == (32, 8)
+
+
+def test_a_reference_in_training_tells_its_updates_and_keeps_its_buffers(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(MODEL.format(chance=0.0, last=""))
+    instance = instantiate(find_problem(str(path)))
+    assert find_updates(instance) == (
+        "norm.running_mean",
+        "norm.running_var",
+        "norm.num_batches_tracked",
+    )
+    telling = replace(instance, updates=("norm.num_batches_tracked",))
+    for _ in range(2):
+        output, seen = telling.reference()
+        assert output.mean().abs() < 1e-6, "by the batch's own statistics"
+        assert seen == 1
+    assert not instance.model.norm.running_mean.any()
+    path.write_text(MODEL.format(chance=0.0, last="self.eval()"))
+    assert find_updates(instantiate(find_problem(str(path)))) == ()
 
 
 def test_dtype_is_the_files_then_the_users(tmp_path):

@@ -95,6 +95,7 @@ class Comparer:
         replay = self._replays[name] = Replay(runner, name)
         if subject.kind == "kernel":
             form = forms[name]
+            replay.touched = form.plan.touched
             guarded(
                 Stage.TIMING,
                 "loading",

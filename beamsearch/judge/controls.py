@@ -60,7 +60,8 @@ def expect(
     del own
     if distribution == NOT_A_NUMBER:  # it may well be all that comes out
         return expected
-    for item, other in zip(expected, others, strict=True):
+    returned = len(expected) - len(instance.updates)
+    for item, other in zip(expected[:returned], others, strict=False):
         check_controls(item, other)
     return expected
 

@@ -17,8 +17,8 @@ from beamsearch.judge.compare import Difference, compare
 from beamsearch.judge.conditioning import Source, Sway
 from beamsearch.judge.controls import CannotTell, defined_distributions, expect
 from beamsearch.judge.memory import GUARD_BYTES, Buffer, SharedMemory
-from beamsearch.judge.oracle import Expected, oracle_dtype, run_oracle
-from beamsearch.judge.protocol import describe_tensor, encode_arguments
+from beamsearch.judge.oracle import Expected, find_updates, oracle_dtype, run_oracle
+from beamsearch.judge.protocol import describe_tensor, encode_arguments, open_tensor
 from beamsearch.problem import Instance, Problem, call_arguments, instantiate
 
 if TYPE_CHECKING:
@@ -54,6 +54,18 @@ class Handout:
     checksums: list[int]
     """Of the inputs, as they were handed out."""
 
+    def changed(self) -> set[int]:
+        """Numbers of the inputs' and parameters' storages that are not as they were handed out."""
+        sums = zip(self.inputs, self.checksums, strict=True)
+        return {number for number, (buffer, sum_) in enumerate(sums) if buffer.checksum() != sum_}
+
+    def state(self, name: str) -> tuple[int, torch.Tensor]:
+        """A parameter or buffer of the model: its storage's number, and what it holds."""
+        place = self.arguments["state"][name]["tensor"]
+        storages = [buffer.storage for buffer in self.inputs]
+        tensor = open_tensor(place, storages, str(storages[0].device))
+        return place["storage"], tensor
+
     def poison(self) -> None:
         """Make every result that is not written show."""
         for buffer in self.results:
@@ -70,6 +82,9 @@ class InputSet:
     seed: int
     distribution: Distribution
     expected: list[Expected]
+    """Of what `forward` returns, then of the buffers that it updates."""
+    updates: tuple[str, ...] = ()
+    """Names of those buffers."""
     instance: Instance | None = None
     """Kept where handouts are copied from it; on a GPU the shared memory is the only copy."""
     shared: Handout | None = None
@@ -77,16 +92,22 @@ class InputSet:
     sway: Sway | None = None
     """How far rounding moves its outputs, where that was asked and is small enough to keep."""
 
+    @property
+    def returned(self) -> list[Expected]:
+        """What `forward` returns."""
+        return self.expected[: len(self.expected) - len(self.updates)]
+
+    @property
+    def updated(self) -> dict[str, Expected]:
+        """What the buffers hold afterwards that it updates."""
+        return dict(zip(self.updates, self.expected[len(self.returned) :], strict=True))
+
     def results(self, handout: Handout) -> list[torch.Tensor]:
         """What came back, on the judge's memory."""
         return [
             buffer.view(expected.dtype, tuple(expected.oracle.shape))
-            for buffer, expected in zip(handout.results, self.expected, strict=True)
+            for buffer, expected in zip(handout.results, self.returned, strict=True)
         ]
-
-    def modified(self, handout: Handout) -> bool:
-        """Whether the inputs or parameters are no longer what was handed out."""
-        return [buffer.checksum() for buffer in handout.inputs] != handout.checksums
 
 
 class InputSets:
@@ -107,6 +128,7 @@ class InputSets:
         self._dropped: dict[str, str] = {}
         self._defined: tuple[Distribution, ...] | None = None
         self._wide: torch.dtype | None = None
+        self._updates: tuple[str, ...] = ()
         self._result_buffers: dict[tuple[int, int], Buffer] = {}
         self._spare: list[Buffer] = []
         self._kept_bytes = 0
@@ -165,9 +187,10 @@ class InputSets:
         seed = derive_seed(self._seed, self.problem, label)
         if self._wide is None:
             self._wide = oracle_dtype(self.problem, self.device)
-        instance = instantiate(self.problem, self.device, seed, distribution)
+            self._updates = find_updates(self._instance(seed, distribution))
+        instance = self._instance(seed, distribution)
         expected = expect(instance, self._others(seed, distribution), self._wide, distribution)
-        built = InputSet(label, self.problem, seed, distribution, expected, instance)
+        built = InputSet(label, self.problem, seed, distribution, expected, self._updates, instance)
         if self.device == "cpu":
             return built
         built.instance = None
@@ -210,7 +233,7 @@ class InputSets:
         elif inputs.instance is None and layout is None:
             yield from self._made_anew(inputs)
         else:
-            instance = inputs.instance or self._instance(inputs)
+            instance = inputs.instance or self._instance_of(inputs)
             handout = self._hand_out(inputs, rearranged(instance, layout) if layout else instance)
             try:
                 yield handout
@@ -220,7 +243,7 @@ class InputSets:
 
     def _made_anew(self, inputs: InputSet) -> Iterator[Handout]:
         """A set that is not in memory, for as long as it is needed."""
-        instance = self._instance(inputs)
+        instance = self._instance_of(inputs)
         assert self._wide is not None
         try:
             oracles = run_oracle(instance, instance.inputs, self._wide)
@@ -236,8 +259,12 @@ class InputSets:
         finally:
             inputs.expected = _without_oracles(inputs.expected)
 
-    def _instance(self, inputs: InputSet) -> Instance:
-        return instantiate(self.problem, self.device, inputs.seed, inputs.distribution)
+    def _instance(self, seed: int, distribution: Distribution) -> Instance:
+        made = instantiate(self.problem, self.device, seed, distribution)
+        return replace(made, updates=self._updates)
+
+    def _instance_of(self, inputs: InputSet) -> Instance:
+        return self._instance(inputs.seed, inputs.distribution)
 
     def _others(self, seed: int, distribution: Distribution) -> tuple[Any, ...]:
         """Inputs of another seed, for outputs that are surely wrong."""
@@ -281,7 +308,7 @@ class InputSets:
     def _source(self, inputs: InputSet) -> Source:
         assert self._wide is not None
         return Source(
-            instance=lambda: inputs.instance or self._instance(inputs),
+            instance=lambda: inputs.instance or self._instance_of(inputs),
             other_inputs=lambda: self._others(inputs.seed, inputs.distribution),
             wide=self._wide,
             dtype=self.problem.dtype,
@@ -292,7 +319,7 @@ class InputSets:
         """Put back what a candidate wrote into shared inputs."""
         if inputs.shared is None:
             return
-        storages = _storages(self._instance(inputs))
+        storages = _storages(self._instance_of(inputs))
         for buffer, storage in zip(inputs.shared.inputs, storages.values(), strict=True):
             fill(buffer, storage)
         _settle(inputs.shared.inputs)
@@ -305,7 +332,7 @@ class InputSets:
         if self.device != "cpu" and self._is_short():
             self._release()
         seed = secrets.randbits(62) if seed is None else seed
-        instance = instantiate(self.problem, self.device, seed, inputs.distribution)
+        instance = self._instance(seed, inputs.distribution)
         oracles = run_oracle(instance, instance.inputs, self._wide) if oracle else []
         # Nothing above changed the set: memory may have run out.
         inputs.seed, inputs.sway = seed, None
@@ -326,7 +353,7 @@ class InputSets:
     def expect(self, inputs: InputSet) -> None:
         """The oracle of values that were renewed without it, made anew from their seed."""
         assert self._wide is not None
-        instance = self._instance(inputs)
+        instance = self._instance_of(inputs)
         oracles = run_oracle(instance, instance.inputs, self._wide)
         inputs.expected = [
             replace(item, oracle=values)
@@ -341,7 +368,7 @@ class InputSets:
         tensors may meet sets that it was never given."""
         with self._lock:
             for inputs in self._sets.values():
-                if inputs.shared is not None and inputs.modified(inputs.shared):
+                if inputs.shared is not None and inputs.shared.changed():
                     self.repair(inputs)
 
     def _hand_out(
@@ -357,7 +384,7 @@ class InputSets:
             fill(buffer, storage)
         _settle(buffers)
         results, outputs = [], []
-        for index, expected in enumerate(inputs.expected):
+        for index, expected in enumerate(inputs.returned):
             size = expected.oracle.numel() * expected.dtype.itemsize
             results.append(self._result_buffer(index, size))
             view = results[-1].view(expected.dtype, tuple(expected.oracle.shape))

@@ -255,7 +255,7 @@ class MeasuringJudge:
             lambda: runner.load(name, form.plan, form.compiled, FIRST_CALL_S),
         )
         try:
-            yield Replay(runner, name)
+            yield Replay(runner, name, form.plan.touched)
         finally:
             runner.drop(name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import ProblemError
@@ -107,12 +107,25 @@ def _run_as(
         for number, tensor in enumerate(state, start=len(inputs)):
             tensor.data = widened(number, tensor.data)
     values = [widened(number, value) for number, value in enumerate(inputs)]
-    outputs = as_outputs(run_reference(lambda: model(*values)))
+    widest = replace(instance, model=model, inputs=tuple(values))
+    outputs = as_outputs(run_reference(widest.reference))
     kept = torch.float64 if _dtype_of(instance) is torch.float64 else torch.float32
     return [
         output.to(kept).contiguous() if output.is_floating_point() else output.contiguous()
         for output in outputs
     ]
+
+
+def find_updates(instance: Instance) -> tuple[str, ...]:
+    """Buffers of the model that `forward` changes, as batch normalisation does in training."""
+    import torch
+
+    before = {name: buffer.clone() for name, buffer in instance.model.named_buffers()}
+    if not before or not instance.model.training:
+        return ()
+    after = as_outputs(run_reference(replace(instance, updates=tuple(before)).reference))
+    pairs = zip(before.items(), after[-len(before) :], strict=True)
+    return tuple(name for (name, old), new in pairs if not torch.equal(old, new))
 
 
 def run_reference(call: Callable[[], Any]) -> Any:

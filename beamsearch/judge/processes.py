@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -269,6 +269,8 @@ class CandidateProcess:
         self._output = output
         self._until = until
         self.output = ""
+        self.touched: Collection[int] = ()
+        """What the kernel's plan touches of the arguments' storages, once that is known."""
 
     def __enter__(self) -> CandidateProcess:
         return self

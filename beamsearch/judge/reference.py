@@ -50,7 +50,7 @@ def reference_maker(
     def make(arguments: CallArguments) -> Callable[[], Any]:
         with torch.device(device):
             model = module.Model(*arguments.init)
-        model = model.eval().requires_grad_(False)
+        model = model.requires_grad_(False)
         own = dict(model.named_parameters()) | dict(model.named_buffers())
         for name, tensor in own.items():
             tensor.data = arguments.state[name]

@@ -44,7 +44,7 @@ def check_determinism(
         for run in range(2, RUNS + 1):
             call_once(process, sets, inputs, handout, stage, timeout_s, name)
             for result, before, expected in zip(
-                inputs.results(handout), first, inputs.expected, strict=True
+                inputs.results(handout), first, inputs.returned, strict=True
             ):
                 changed = int((as_bits(result) != as_bits(before)).sum())
                 if not changed:

@@ -83,7 +83,7 @@ class Sweeper:
                 "loading",
                 lambda: runner.load(name, form.plan, form.compiled, FIRST_CALL_S),
             )
-            replay = Replay(runner, name)
+            replay = Replay(runner, name, form.plan.touched)
             prepare(replay, self._timed)
             samples = time_calls(replay, self._timed, calls, CHECKED_SHARE)
         finally:

@@ -143,7 +143,9 @@ def time_once(
             ),
         )
         where = "in a timed call"
-        check_result(told, timed.inputs, timed.sets, timed.handout, Stage.TIMING, where)
+        check_result(
+            told, timed.inputs, timed.sets, timed.handout, Stage.TIMING, where, replay.touched
+        )
     return Sample(float(answer["ms"]), float(answer["host_ms"]))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from beamsearch.errors import KernelError, ProblemError
+from beamsearch.judge.compare import compare
 from beamsearch.judge.controls import CannotTell
 from beamsearch.judge.conversation import DeadlineMissed, ProcessDied, ToldError
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
@@ -53,6 +54,9 @@ COMPILE_ERRORS = {
 
 class Callee(Protocol):
     """What calls a candidate: its process in the interpreter, or the runner with its plan."""
+
+    touched: Collection[int]
+    """Storages of inputs and parameters that its plan reads or writes."""
 
     def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
         """One request. Raises ToldError, ProcessDied or DeadlineMissed."""
@@ -308,7 +312,7 @@ def call_once(
     too before the result is looked at. Raises Rejected."""
     where = place(inputs, handout)
     answer = ask_once(process, inputs, handout, stage, timeout_s, name, then=then)
-    return check_result(answer, inputs, sets, handout, stage, where)
+    return check_result(answer, inputs, sets, handout, stage, where, process.touched)
 
 
 def ask_once(
@@ -348,27 +352,28 @@ def check_result(
     handout: Handout,
     stage: Stage,
     where: str,
+    touched: Collection[int],
 ) -> Compared:
     """Compare what a call handed over with the oracle. Raises Rejected."""
 
     def wrong(reason: str) -> Rejected:
         return Rejected(Outcome.WRONG, stage, f"{where}: {reason}")
 
-    if damage := damaged(answer, inputs, sets, handout):
+    if damage := damaged(answer, inputs, sets, handout, touched):
         raise wrong(damage)
     reported = answer.get("results")
-    if not isinstance(reported, list) or len(reported) != len(inputs.expected):
+    if not isinstance(reported, list) or len(reported) != len(inputs.returned):
         reported = reported if isinstance(reported, list) else []
         kinds = ", ".join(str(told.get("type")) for told in reported if isinstance(told, dict))
-        count, wanted = len(reported), len(inputs.expected)
+        count, wanted = len(reported), len(inputs.returned)
         raise wrong(f"returned {count} values ({kinds[:200]}) where {wanted} are expected")
-    for told, expected in zip(reported, inputs.expected, strict=True):
+    for told, expected in zip(reported, inputs.returned, strict=True):
         complaint = misfit(told, expected)
         if complaint:
             raise wrong(complaint)
     excused = compare_values(inputs, sets, handout, wrong)
     strides = [
-        other_strides(told, one) for told, one in zip(reported, inputs.expected, strict=True)
+        other_strides(told, one) for told, one in zip(reported, inputs.returned, strict=True)
     ]
     return Compared(
         excused=f"; rounding of the inputs explains {excused} elements" if excused else "",
@@ -377,14 +382,32 @@ def check_result(
 
 
 def damaged(
-    answer: dict[str, Any], inputs: InputSet, sets: InputSets, handout: Handout
+    answer: dict[str, Any],
+    inputs: InputSet,
+    sets: InputSets,
+    handout: Handout,
+    touched: Collection[int],
 ) -> str | None:
-    """What was written that should not have been, or none. Inputs are put back."""
+    """What was written that should not have been, or should have been and is not, or none. Inputs
+    are put back."""
     if guards := names_in(answer.get("guards")):
         return f"the kernel writes outside its tensors: around {', '.join(guards[:3])}"
-    if inputs.modified(handout):
-        sets.repair(inputs)
-        return CHANGED_INPUTS
+    changed = handout.changed()
+    states = {name: handout.state(name) for name in inputs.updated}
+    try:
+        if changed.difference(number for number, _ in states.values()):
+            return CHANGED_INPUTS
+        for name, (number, value) in states.items():
+            if number not in changed.union(touched):
+                continue  # it is nothing that the kernel has to do with
+            expected = inputs.updated[name]
+            difference = compare(value, expected.oracle, expected.scale)
+            if not difference.passed:
+                told = difference.explain(value, expected.oracle)
+                return f"{name}, which the reference updates: {told}"
+    finally:
+        if changed:
+            sets.repair(inputs)
     return None
 
 

@@ -12,7 +12,7 @@ from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import KernelError
 from beamsearch.executor.jobs import Judgement, Subject, Sweep
 from beamsearch.executor.usage import Usage
-from beamsearch.judge.capture.ahead import Captures
+from beamsearch.judge.capture.ahead import Captured, Captures
 from beamsearch.judge.inputs import InputSets, meta_arguments
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.processes import CandidateProcess, ForkServers
@@ -165,7 +165,8 @@ class ModellingJudge:
 
         log.reach = Reach.GENERAL
         profile = self._modelled(source, log, seen, check)
-        opened = self._opener(write_source(self._scratch, source))
+        path = write_source(self._scratch, source)
+        opened = self._opener(path, self._captures.result(path, source_key(source)), log)
         others = list(other_shapes(self._problem)) if thorough else []
         deciding = self._shapes.deciding
         full = [item for item in others if deciding.is_full(item[1])]
@@ -198,9 +199,8 @@ class ModellingJudge:
         # Of an autotuned kernel's configurations none can be chosen by time here.
         profile = captured.forms[0].compiled.profile
         gpu = self._gpu.model_dump(mode="json")
-        with self._servers.fork("interpreting", key=source_key(source)) as process:
+        with self._opener(path, captured, log)() as process:
             try:
-                load(process, path)
                 if check is not None:
                     check(process)
                 traced = guarded(
@@ -222,10 +222,16 @@ class ModellingJudge:
         least_ms = least / self._gpu.bandwidth_gb_s / 1e6
         return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least_ms)})
 
-    def _opener(self, path: str) -> Callable[[], CandidateProcess]:
+    def _opener(self, path: str, captured: Captured, log: Log) -> Callable[[], CandidateProcess]:
         def opened() -> CandidateProcess:
             process = self._servers.fork("interpreting", key=Path(path).parent.name)
-            load(process, path)
+            process.touched = captured.forms[0].plan.touched
+            try:
+                load(process, path)
+            except Rejected:
+                process.end()
+                log.output.append(process.output)
+                raise
             return process
 
         return opened

@@ -209,6 +209,11 @@ class Plan(Record):
         return [step for step in self.steps if isinstance(step, Launch)]
 
     @property
+    def touched(self) -> frozenset[int]:
+        """Numbers of the given storages that it reads or writes."""
+        return frozenset(buffer.given for buffer in self.buffers if buffer.given is not None)
+
+    @property
     def peak_bytes(self) -> int:
         """The most memory alive at once, beside the given buffers."""
         always = sum(b.bytes for b in self.buffers if b.role in ("kept", "constant"))

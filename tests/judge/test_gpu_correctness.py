@@ -163,16 +163,16 @@ def test_sets_beyond_the_memory_are_made_anew_and_the_same(
                 wanted = instance.model.double()(instance.inputs[0].double())
                 oracle = inputs.expected[0].oracle
                 assert torch.allclose(oracle.double(), wanted, rtol=1e-6, equal_nan=True)
-                assert not inputs.modified(handout)
+                assert not handout.changed()
                 handout.inputs[0].words()[-1] += 1
-                assert inputs.modified(handout)
+                assert handout.changed()
                 places.add(str(handout.storages))
         assert len(places) == 1
         assert drawn[2].expected[0].oracle.device.type == "meta"
         words = drawn[0].shared.inputs[0].words()  # type: ignore[union-attr]
         words[5000] += 1
         sets.mend()
-        assert not drawn[0].modified(drawn[0].shared)  # type: ignore[arg-type]
+        assert not drawn[0].shared.changed()  # type: ignore[union-attr]
     finally:
         sets.close()
 

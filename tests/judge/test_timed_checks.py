@@ -48,9 +48,9 @@ def test_an_oracle_made_after_the_call_is_that_of_the_values_it_had(scale_proble
 def test_what_is_written_to_renewed_inputs_is_seen(scale_problem: Problem) -> None:
     with timed_inputs(scale_problem) as timed:
         timed.renew()
-        assert not timed.inputs.modified(timed.handout)
+        assert not timed.handout.changed()
         timed.handout.inputs[0].view(torch.uint8, (GUARD_BYTES + 1,))[-1] ^= 1
-        assert timed.inputs.modified(timed.handout)
+        assert timed.handout.changed()
 
 
 class Skipping:

@@ -58,11 +58,11 @@ def test_the_oracle_is_that_of_the_values_that_are_there(timed: TimedInputs) -> 
 def test_what_a_timed_call_writes_into_its_inputs_shows(timed: TimedInputs) -> None:
     timed.renew()
     timed.expect()
-    assert not timed.inputs.modified(timed.handout)
+    assert not timed.handout.changed()
     timed.handout.inputs[0].words()[-1] ^= 1  # in the guard behind it
-    assert timed.inputs.modified(timed.handout)
+    assert timed.handout.changed()
     timed.sets.repair(timed.inputs)
-    assert not timed.inputs.modified(timed.handout)
+    assert not timed.handout.changed()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -99,8 +100,9 @@ class Replay:
     """A plan, or a reference, in a runner, called as a candidate's process is: what verification
     talks to. One call is bound at a time."""
 
-    def __init__(self, runner: RunnerProcess, plan: str) -> None:
+    def __init__(self, runner: RunnerProcess, plan: str, touched: Collection[int] = ()) -> None:
         self.runner = runner
+        self.touched = touched
         self.plan = plan
         self.fresh = True
         """Whether memory that the kernel keeps is made anew before the next call."""

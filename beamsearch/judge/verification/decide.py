@@ -239,7 +239,9 @@ class Decision:
             if same:
                 self._alike.add(sets)
             try:
-                compared = check_result(answer, inputs, sets, handout, stage, where)
+                compared = check_result(
+                    answer, inputs, sets, handout, stage, where, process.touched
+                )
             except Rejected as rejection:
                 if sets in self._alike:
                     raise
