@@ -9,9 +9,20 @@ from beamsearch.problem import Problem, instantiate
 from beamsearch.records.candidate import Candidate
 from profiling.syntax import parse
 
+PINNED = '''def _pin(tuner, choice):
+    """Choose what was timed, where this Triton still has it under that name."""
+    while not hasattr(tuner, "configs"):
+        tuner = tuner.fn
+    tuner.configs = [c for c in tuner.configs if str(c) == choice] or tuner.configs
+
+
+'''
+"""What stands below an autotuned kernel, so that it does not tune itself again."""
+
 
 def standalone(problem: Problem, source: str, best: Candidate) -> str:
-    """The kernel's source, headed by what it is, with a main that calls it at the true shapes.
+    """The kernel's source, headed by what it is, with a main that calls it at the true shapes. Its
+    autotuners have the configurations that were timed, and no others.
 
     `ModelNew` kernels get the heading only: they are built from the problem's own arguments.
     """
@@ -19,8 +30,15 @@ def standalone(problem: Problem, source: str, best: Candidate) -> str:
         f"# Best kernel of a beam search on {problem.name} ({problem.dtype}): {best.name}, "
         f"{best.measurement}.\n# {' '.join(best.description.split())}\n"
     )
-    call = _call(problem, source)
-    return heading + source.rstrip() + "\n" + (call or "")
+    parts = [heading + source.rstrip() + "\n"]
+    if best.measurement and best.measurement.configs:
+        pins = [_pin(name, config) for name, config in best.measurement.configs.items()]
+        parts.append("\n\n" + PINNED + "".join(pins))
+    return "".join([*parts, _call(problem, source) or ""])
+
+
+def _pin(name: str, config: str) -> str:
+    return f"_pin({name}, {config!r})\n"
 
 
 def _call(problem: Problem, source: str) -> str | None:

@@ -276,7 +276,8 @@ class MeasuringJudge:
                 run_sets(replay, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
                 check_determinism(replay, self._true, true[0], log, GPU_CALL_S)
                 with self._usage.holding("timing"):
-                    measurement = self._visit.measure(replay, timed, log)
+                    measured = self._visit.measure(replay, timed, log)
+                    measurement = measured.model_copy(update={"configs": dict(form.pins)})
             if thorough:
                 self._tell_elsewhere(path, source_key(source), form, log)
             else:

@@ -31,6 +31,8 @@ class Measurement(Record):
     """Whether the call was timed as a CUDA graph, so that the host has no part in it."""
     plain_ms: float | None = None
     """Median of the same call without a graph."""
+    configs: dict[str, str] = {}
+    """Function -> the configuration of its autotuner that was timed, in Triton's words."""
     clock_start_mhz: int | None = None
     """SM clock before the first timed call."""
     clock_end_mhz: int | None = None

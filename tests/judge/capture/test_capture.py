@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from beamsearch.judge.capture.ahead import Captured
+from beamsearch.judge.policy import disallowed
+from beamsearch.judge.verify import Log
 from beamsearch.problem import Problem, read_problem
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.measurement import Measurement
 from beamsearch.records.plan import Copy, Fill, Launch, Operation, Plan, Pointer, View
+from beamsearch.records.verdict import Check, Stage
+from beamsearch.standalone import standalone
 from tests.judge.capture.conftest import (
     HOST,
     LAUNCH,
@@ -203,6 +209,28 @@ def test_an_autotuned_kernel_has_a_form_a_configuration(capture: Capture) -> Non
         assert form.pins == {"softmax_kernel": launch.config}
         assert form.compiled.binaries[0].threads == 32 * warps[-1]
     assert sorted(warps) == [4, 8, 16]
+
+
+def test_a_winner_written_out_has_the_configuration_that_was_timed(capture: Capture) -> None:
+    source, problem = suite("honest/softmax_autotuned")
+    form = capture(source, problem).forms[-1]
+    best = Candidate(
+        name="r1-w0-v0",
+        round=1,
+        description="autotuned",
+        author="input",
+        verdict=Log(checks=[Check(stage=Stage.SMOKE, name="own", passed=True)]).correct(),
+        measurement=Measurement(
+            source="modelled", time_ms=1.0, gpu="H200", configs=dict(form.pins)
+        ),
+    )
+    written = standalone(problem, source, best)
+    assert disallowed(written) is None
+    (again,) = capture(written, problem).forms
+    assert form.pins and not again.pins
+    assert again.compiled.profile.fingerprint == form.compiled.profile.fingerprint
+    strange = written.replace("num_warps:", "num_worps:")
+    assert len(capture(strange, problem).forms) > 1, "another Triton's words are passed over"
 
 
 TUNED = changed(
