@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import inspect
 import threading
 from collections.abc import Iterator, Mapping
@@ -46,6 +47,9 @@ class Problem:
     """Module-level integers replaced by these, for a shrunk problem."""
     precision: Precision = "reference"
     """How imprecise products of float32 may be, the reference's own too."""
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.dtype, *sorted(self.sizes.items()), self.precision))
 
     @property
     def input_kernel(self) -> Path | None:
@@ -313,10 +317,13 @@ def least_work(problem: Problem) -> LeastWork:
     prompts all go by that. Raises ProblemError where the reference draws random numbers.
     """
     import torch
-    from torch.utils.flop_counter import FlopCounterMode
 
+    from beamsearch.dispatch_modes import skip_dynamo
     from beamsearch.random_draws import Draws
     from beamsearch.tf32 import Tf32
+
+    skip_dynamo()  # ahead of the counter's own modes
+    from torch.utils.flop_counter import FlopCounterMode
 
     instance = instantiate(problem, "meta")
     counter = FlopCounterMode(display=False)
@@ -349,6 +356,7 @@ def least_work(problem: Problem) -> LeastWork:
     )
 
 
+@functools.lru_cache(maxsize=64)
 def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
     """The same problem at small sizes: module-level integers halved in turn down to the budget.
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from beamsearch.dispatch_modes import QuickMode
 
 
-class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Draws(QuickMode):
     """Sees the first operation that draws from torch's generators, by torch's own tag for those.
 
     On `meta` alone: elsewhere attention has kernels that are tagged though they draw nothing.

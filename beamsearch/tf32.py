@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from beamsearch.dispatch_modes import QuickMode
 
 LOST_BITS = (1 << 13) - 1
 """Of float32's 23 bits behind the point, those that TF32 has not."""
 
 
-class Tf32(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Tf32(QuickMode):
     """Sees whether an operation is one that PyTorch's defaults compute in TF32 on a GPU.
 
     With `cut`, such an operation gets its operands as the TF32 units read them, on any device. Told

@@ -8,14 +8,16 @@ from typing import Any
 def mend_interpreter() -> None:
     """Mend this process's interpreter; call after triton was imported, as often as you like.
 
-    Four gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
+    Five gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
     even (Triton 3.6 to 3.9). A loop bound given at run time is a one-element array, which recent
     numpy no longer turns into an index (3.6). `tl.dot` multiplies the bit patterns of bfloat16
-    operands, because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9). A mask
+    operands, because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9). It
+    multiplies float32 in full where it is asked for TF32, which is the default (3.6 to 3.9). A mask
     that a scalar took part in holds integers, which loads and stores refuse (3.9).
     """
     import numpy as np
     import triton.language as tl
+    from triton._C.libtriton import ir
     from triton.runtime import interpreter
 
     if getattr(interpreter, "_mended", False):
@@ -24,12 +26,15 @@ def mend_interpreter() -> None:
     builder = interpreter.InterpreterBuilder
     dot, patch_tensor = builder.create_dot, interpreter._patch_lang_tensor
 
-    def create_dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
-        a, b = (
-            interpreter.TensorHandle(_widen(h.data), tl.float32) if h.dtype == tl.bfloat16 else h
-            for h in (a, b)
-        )
-        return dot(self, a, b, d, *rest)
+    def operand(handle: Any, precision: Any) -> Any:
+        if handle.dtype == tl.bfloat16:
+            return interpreter.TensorHandle(_widen(handle.data), tl.float32)
+        if handle.dtype == tl.float32 and precision == ir.INPUT_PRECISION.TF32:
+            return interpreter.TensorHandle(_cut(handle.data), tl.float32)
+        return handle
+
+    def create_dot(self: Any, a: Any, b: Any, d: Any, precision: Any, *rest: Any) -> Any:
+        return dot(self, operand(a, precision), operand(b, precision), d, precision, *rest)
 
     def patch_lang_tensor(tensor: Any, *scope: Any) -> None:
         patch_tensor(tensor, *scope)
@@ -74,3 +79,11 @@ def _widen(bits: Any) -> Any:
     import numpy as np
 
     return bits if bits.dtype != np.uint16 else (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _cut(values: Any) -> Any:
+    """float32 as the TF32 units read it: without its last 13 bits."""
+    import numpy as np
+
+    bits = np.ascontiguousarray(values).view(np.uint32) & np.uint32(0xFFFFE000)
+    return bits.view(np.float32)

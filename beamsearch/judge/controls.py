@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.distributions import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
@@ -32,6 +34,11 @@ def defined_distributions(problem: Problem) -> tuple[Distribution, ...]:
     There a reference that refuses values, such as probabilities above one, raises; on a GPU it
     takes the process with it. A problem that cannot be shrunk gets its own and normal inputs.
     """
+    return _defined(replace(problem, sizes={}))  # the same at whatever sizes, so tried once
+
+
+@functools.lru_cache(maxsize=64)
+def _defined(problem: Problem) -> tuple[Distribution, ...]:
     try:
         small = shrink(problem)
     except ProblemError:

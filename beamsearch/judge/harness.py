@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from beamsearch.dispatch_modes import skip_dynamo
 from beamsearch.errors import KernelError
 from beamsearch.judge import serving
 from beamsearch.judge.interpreter import METER, TooMuchWork
@@ -92,7 +92,7 @@ class Harness:
         from profiling.gpus import Gpu
 
         assert self.module is not None
-        _quick_dispatch_modes()
+        skip_dynamo()
         call = bind(self.module, decode_arguments(arguments, None, "meta"))
         with call_mode():
             trace = trace_call(call, Gpu.model_validate(gpu))
@@ -149,11 +149,6 @@ class Harness:
                     with call_mode():
                         self._copy(open_tensor(place, mapped, "cpu"), value)
         return {"results": described}
-
-
-def _quick_dispatch_modes() -> None:
-    """Or else a dispatch mode, whoever uses one, imports torch's compiler for a second."""
-    setattr(TorchDispatchMode, "_should_skip_dynamo", classmethod(lambda cls: False))  # noqa: B010
 
 
 @contextmanager

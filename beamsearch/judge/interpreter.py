@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from beamsearch.judge.races import Order
+
 ELEMENTS_AN_OPERATION = 20_000
 """Elements of a block that cost as much as the operation itself, about 25 microseconds."""
 
@@ -58,6 +60,8 @@ class Meter:
 
 METER = Meter()
 """This process's; it counts where `prepare_interpreter` was called."""
+ORDER = Order()
+"""The same of what programs of one launch have to do with each other."""
 
 
 def prepare_interpreter() -> None:
@@ -83,6 +87,7 @@ def prepare_interpreter() -> None:
     )
     _remember_shapes()
     _count_work()
+    _watch_order()
     Autotuner._bench = lambda self, *args, config, **kwargs: [float(self.configs.index(config))]
 
 
@@ -100,10 +105,12 @@ def _count_work() -> None:
 
     def counted_dimensions(self: Any, x: int, y: int, z: int) -> None:
         METER.begin_grid(x * y * z)
+        ORDER.begin_launch()
         set_dimensions(self, x, y, z)
 
     def counted_index(self: Any, x: int, y: int, z: int) -> None:
         METER.begin_program()
+        ORDER.begin_program()
         set_index(self, x, y, z)
 
     def counted_value(self: Any) -> None:
@@ -113,6 +120,34 @@ def _count_work() -> None:
     executor.__call__ = counted_launch
     builder.set_grid_dim, builder.set_grid_idx = counted_dimensions, counted_index
     interpreter.TensorHandle.__post_init__ = counted_value
+
+
+def _watch_order() -> None:
+    """Have accesses told to ORDER."""
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    load, store = builder.create_masked_load, builder.create_masked_store
+
+    def watched_load(self: Any, ptrs: Any, mask: Any, *rest: Any, **named: Any) -> Any:
+        ORDER.load(ptrs.data, mask.data)
+        return load(self, ptrs, mask, *rest, **named)
+
+    def watched_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
+        ORDER.store(ptrs.data, mask.data)
+        return store(self, ptrs, value, mask, *rest, **named)
+
+    def watched(atomic: Any) -> Any:
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with ORDER.atomic():
+                return atomic(self, *args, **kwargs)
+
+        return run
+
+    builder.create_masked_load, builder.create_masked_store = watched_load, watched_store
+    for name in dir(builder):
+        if name.startswith("create_atomic_"):
+            setattr(builder, name, watched(getattr(builder, name)))
 
 
 def _remember_shapes() -> None:

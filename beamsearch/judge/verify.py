@@ -17,6 +17,7 @@ from beamsearch.judge.interpreter import TooMuchWork
 from beamsearch.judge.oracle import Expected
 from beamsearch.judge.policy import disallowed, doubts
 from beamsearch.judge.precision import lower_precision
+from beamsearch.judge.races import Race
 from beamsearch.kernel import check_source
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
 
@@ -191,12 +192,16 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
             "this may be no fault of the kernel, and a GPU would tell"
         )
         return Rejected(Outcome.UNPROVEN, stage, reason)
-    return crash_of(stage, what, kind, at, str(error))
+    return fault_of(stage, what, kind, at, str(error))
 
 
-def crash_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejected:
+def fault_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejected:
     """An exception while the kernel was imported or ran: of its own, or because the GPU or its
-    memory gave up."""
+    memory gave up, or programs did not wait for each other."""
+    if kind == Race.__name__:
+        hint = "a flag or ticket has to be an atomic, behind the store and ahead of the load"
+        reason = f"{what}: a program {message}{at}: programs run in any order, at once; {hint}"
+        return Rejected(Outcome.WRONG, stage, reason)
     if "CUDA error" in message or kind in ("CudaError", "AcceleratorError"):
         first = message.splitlines()[0]
         reason = f"{what}: {first}{at}; the kernel probably reads or writes outside its tensors"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 MODELLED_FORMS = 4
 """Of a sweep, the kernel as it is included: each takes a second or two, and a model that cannot
 tell neighbours apart."""
+WAVES = 4
+"""A launch of at most so many programs a multiprocessor may give each several tiles."""
 NOT_WITHOUT_GPU = [
     "results at the true shapes: there is no GPU here, so they were verified in Triton's "
     "interpreter on smaller shapes, where it launches what it launches at the true ones",
@@ -166,11 +168,17 @@ class ModellingJudge:
         log.reach = Reach.GENERAL
         profile = self._modelled(source, log, seen, check)
         path = write_source(self._scratch, source)
-        opened = self._opener(path, self._captures.result(path, source_key(source)), log)
+        captured = self._captures.result(path, source_key(source))
+        opened = self._opener(path, captured, log)
+        programs = max(prod(launch.grid) for launch in captured.forms[0].plan.launches)
         others = list(other_shapes(self._problem)) if thorough else []
         deciding = self._shapes.deciding
         full = [item for item in others if deciding.is_full(item[1])]
-        decision.decide(opened, [DecidingShape(name, (problem,), 1) for name, problem in full])
+        decision.decide(
+            opened,
+            [DecidingShape(name, (problem,), 1) for name, problem in full],
+            tiled=programs <= WAVES * self._gpu.sms,
+        )
         if thorough:
             flat = [
                 (name, self._shapes.of(problem))
@@ -268,7 +276,7 @@ def _modelled(profile: Profile, trace: AccessTrace, gpu: Gpu) -> Profile:
     reason = "the time that it gives is none"
     try:
         modelled = estimate(profile, trace, gpu)
-        if modelled.modelled_ms is None or math.isfinite(modelled.modelled_ms):
+        if modelled.modelled_ms is None or isfinite(modelled.modelled_ms):
             return modelled
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         reason = str(error)

@@ -19,12 +19,12 @@ def narrow(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + i, tl.load(x_ptr + i, mask=mask, other=0.0).to(tl.bfloat16), mask=mask)
 
 @triton.jit
-def product(a_ptr, b_ptr, c_ptr, loops):
+def product(a_ptr, b_ptr, c_ptr, loops, precision: tl.constexpr = None):
     i = tl.arange(0, 16)
     at = i[:, None] * 16 + i[None, :]
     c = tl.zeros((16, 16), dtype=tl.float32)
     for _ in range(loops):
-        c += tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + at))
+        c += tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + at), input_precision=precision)
     tl.store(c_ptr + at, c)
 
 x = torch.randn(1000)
@@ -37,6 +37,13 @@ a, b = (torch.randn(16, 16).to(torch.bfloat16) for _ in range(2))
 c = torch.empty(16, 16)
 product[(1,)](a, b, c, 2)
 assert torch.allclose(c, 2 * (a.float() @ b.float()), rtol=1e-5, atol=1e-5)
+
+a, b = torch.randn(16, 16), torch.randn(16, 16)
+cut = [(x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b)]
+for precision, (left, right) in {None: cut, "tf32": cut, "tf32x3": (a, b), "ieee": (a, b)}.items():
+    product[(1,)](a, b, c, 1, precision)
+    assert torch.allclose(c, left @ right, rtol=1e-5, atol=1e-5), precision
+assert not torch.allclose(cut[0] @ cut[1], a @ b, rtol=1e-5, atol=1e-5)
 """
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from beamsearch.dispatch_modes import QuickMode
 from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.standin import DEVICE, Memories, Memory, StandIn, as_meta
 from beamsearch.judge.runner.operations import COMPUTE, MOVES
@@ -67,7 +67,7 @@ class Touched:
         raise NotImplementedError
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(QuickMode):
     """Notes every operation on stand-ins, and carries none out."""
 
     def __init__(self) -> None:
@@ -82,10 +82,6 @@ class Recorder(TorchDispatchMode):
         self.steps: list[Noted] = []
         """Of all calls, in order."""
         self._begun = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # or entering this mode imports torch's compiler for a second
 
     def now(self) -> tuple[int, int]:
         """The call at hand, and how many steps it has so far."""

@@ -12,6 +12,7 @@ from beamsearch.distributions import DISTRIBUTIONS, Distribution
 from beamsearch.errors import ProblemError
 from beamsearch.judge.inputs import InputSet, InputSets
 from beamsearch.judge.memory import SharedMemory
+from beamsearch.judge.oracle import as_outputs
 from beamsearch.judge.processes import CandidateProcess
 from beamsearch.judge.verification.deciding_shapes import Deciding, DecidingShape, deciding
 from beamsearch.judge.verify import (
@@ -26,7 +27,7 @@ from beamsearch.judge.verify import (
     place,
     shapes,
 )
-from beamsearch.problem import Problem, least_work
+from beamsearch.problem import Problem, instantiate
 from beamsearch.records.verdict import Outcome, Stage
 
 WORK = 180_000.0
@@ -38,6 +39,8 @@ SMOKE_SETS = 3
 """Sets that a kernel is run on however long they take."""
 CALL_WORK = 90_000.0
 """The same for one call: a row of a million elements in blocks of a thousand, three times."""
+TILED_SHARE = 2
+"""A shape of many tiles may take half of what is left: fewer tiles show nothing."""
 USUAL_BLOCK = 1024
 """The largest block of a kernel that does not tell it."""
 FIRST: tuple[Distribution, ...] = ("rising", "normal")
@@ -146,15 +149,22 @@ class Decision:
         return taken
 
     def decide(
-        self, opened: Callable[[], CandidateProcess], extra: Sequence[DecidingShape]
+        self,
+        opened: Callable[[], CandidateProcess],
+        extra: Sequence[DecidingShape],
+        *,
+        tiled: bool,
     ) -> None:
-        """Every deciding shape, the `extra` ones too. Raises Rejected."""
+        """Every deciding shape, the `extra` ones too; of many tiles where it is `tiled`. Raises
+        Rejected."""
         self._process, self._opened = opened(), opened
         try:
             first = self._sets.deciding.first()
             for number, shape in enumerate(first):
                 # A problem has as many long shapes as it has sizes, or more.
                 self._try_shape(shape, len(first) - number + len(self._sets.deciding.free))
+            for shape in self._sets.deciding.tiled() if tiled else []:
+                self._try_shape(shape, TILED_SHARE)
             others = [*extra, *self._sets.long(self._block or USUAL_BLOCK)]
             for number, shape in enumerate(others):
                 self._try_shape(shape, len(others) - number)
@@ -272,8 +282,9 @@ class Decision:
 
 def kind_of(problem: Problem) -> tuple[bool, ...]:
     """Which inputs have the output's shape."""
-    work = least_work(problem)
-    return tuple(shape == work.output_shape for shape in work.input_shapes.values())
+    instance = instantiate(problem, "meta")
+    output = as_outputs(instance.reference())[0]
+    return tuple(getattr(value, "shape", None) == output.shape for value in instance.inputs)
 
 
 def volume(problem: Problem) -> int:

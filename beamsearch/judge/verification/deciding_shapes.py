@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import count, takewhile
+from itertools import combinations, count, takewhile
+from math import prod
 
 from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import ProblemError
@@ -27,6 +28,10 @@ LEAST_LONG = 100
 """A long dimension, for a kernel without blocks to speak of."""
 SHORTEST = 3
 """What a dimension is at least that stands in for one that is too long to interpret."""
+MOST_PAIRS = 3
+"""Pairs of dimensions that are long together: those of the most tiles."""
+PARTS = (2, 4, 8)
+"""Parts of its true size that stand in for such a dimension."""
 STEP = 4
 """A dimension that takes too long at one size is tried at a quarter of it."""
 
@@ -77,6 +82,20 @@ class Deciding:
             *(self._at_true(name, 1, length) for name in within),
         ]
 
+    def tiled(self) -> list[DecidingShape]:
+        """More tiles than a GPU has multiprocessors, for a kernel whose programs take one after the
+        other: two dimensions at their true sizes, or at as large a part of them as time allows."""
+        pairs = sorted(combinations(self.free, 2), key=self._area, reverse=True)
+        found = []
+        for pair in pairs[:MOST_PAIRS]:
+            sizes = [{name: self.original[name] // part | 1 for name in pair} for part in PARTS]
+            label = f"long {' and '.join(pair)}"
+            found.append(self._around(label, [{n: self.original[n] for n in pair}, *sizes], 1))
+        return found
+
+    def _area(self, pair: tuple[str, str]) -> int:
+        return prod(self.original[name] for name in pair)
+
     def _at_true(self, name: str, sets: int, least: int) -> DecidingShape:
         """`least`: what a shorter dimension that stands in for the true one is longer than."""
         size = self.original[name]
@@ -85,10 +104,14 @@ class Deciding:
         return self._long(f"long {name}", name, [size, *shorter, *small], sets)
 
     def _long(self, label: str, name: str, lengths: Iterable[int], sets: int) -> DecidingShape:
+        return self._around(label, [{name: length} for length in lengths], sets)
+
+    def _around(self, label: str, sizes: Iterable[Mapping[str, int]], sets: int) -> DecidingShape:
+        """These sizes, the others medium or little."""
         found: list[Problem] = []
-        for length in lengths:
+        for given in sizes:
             for around in (self.medium, self.little):
-                problem = replace(around, sizes={**around.sizes, name: length})
+                problem = replace(around, sizes={**around.sizes, **given})
                 elements = count_elements(problem)
                 if elements is not None and elements <= LONG_ELEMENTS and problem not in found:
                     found.append(problem)

@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 
 PROBLEM = "cumulative_sum"
-NEEDS_GPU = "a program that runs alone has stored its carry before anyone reads the flag"
 
 
 @triton.jit

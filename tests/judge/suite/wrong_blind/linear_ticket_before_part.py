@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 
 PROBLEM = "linear_bfloat16"
-NEEDS_GPU = "programs that run one after the other have all stored when the last one counts"
 
 
 @triton.jit

@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 
 PROBLEM = "matmul_float32"
-NEEDS_GPU = "only a program with several tiles shows it, and small shapes give each only one"
 
 
 @triton.jit

@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_sum"
-NEEDS_GPU = "programs that run one after the other do not race"
 
 
 @triton.jit

@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_sum"
-NEEDS_GPU = "fresh memory on a CPU is mostly zero; on a GPU it is left from earlier calls"
 
 
 @triton.jit
