@@ -18,14 +18,7 @@ def target_device(gpu: Gpu) -> Iterator[None]:
     """
     import torch
 
-    answers: dict[str, Any] = {
-        "get_device_properties": lambda *_: device_properties(gpu),
-        "get_device_capability": lambda *_: divmod(gpu.capability, 10),
-        "get_device_name": lambda *_: gpu.device_names[0] if gpu.device_names else gpu.name,
-        "current_device": lambda: 0,
-        "device_count": lambda: 1,
-        "synchronize": lambda *_: None,
-    }
+    answers = cuda_answers(gpu)
     before = {name: getattr(torch.cuda, name) for name in answers}
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
@@ -34,6 +27,47 @@ def target_device(gpu: Gpu) -> Iterator[None]:
     finally:
         for name, function in before.items():
             setattr(torch.cuda, name, function)
+
+
+def cuda_answers(gpu: Gpu) -> dict[str, Any]:
+    """Members of `torch.cuda`, as they answer where this GPU is all there is."""
+    import torch
+
+    device = torch.device("cuda", 0)
+    stream = SimpleNamespace(cuda_stream=0, device=device, synchronize=lambda: None)
+    return {
+        "_lazy_init": lambda: None,
+        "init": lambda: None,
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "is_bf16_supported": lambda *_, **__: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda *_: None,
+        "synchronize": lambda *_, **__: None,
+        "empty_cache": lambda: None,
+        "get_device_properties": lambda *_: device_properties(gpu),
+        "get_device_capability": lambda *_: divmod(gpu.capability, 10),
+        "get_device_name": lambda *_: gpu.device_names[0] if gpu.device_names else gpu.name,
+        "mem_get_info": lambda *_: (gpu.memory_bytes, gpu.memory_bytes),
+        "current_stream": lambda *_: stream,
+        "default_stream": lambda *_: stream,
+        "device": AnyDevice,
+        "device_of": AnyDevice,
+    }
+
+
+class AnyDevice:
+    """Stands in for `torch.cuda.device`: there is only one."""
+
+    def __init__(self, device: object = None) -> None:
+        self.idx = 0
+
+    def __enter__(self) -> None:
+        """Nothing to change to."""
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to go back to."""
 
 
 def device_properties(gpu: Gpu) -> SimpleNamespace:

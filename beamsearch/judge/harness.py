@@ -22,11 +22,14 @@ import torch
 from beamsearch.dispatch_modes import skip_dynamo
 from beamsearch.errors import KernelError
 from beamsearch.judge import serving
+from beamsearch.judge.as_cuda import AsCuda
 from beamsearch.judge.interpreter import METER, TooMuchWork
 from beamsearch.judge.mapped import MappedMemory
 from beamsearch.judge.patches import members, refuse_patches
 from beamsearch.judge.protocol import decode_arguments, open_tensor
 from beamsearch.kernel import bind
+from profiling.gpus import Gpu
+from profiling.standin import cuda_answers
 
 
 def serve(link: socket.socket) -> None:
@@ -60,6 +63,7 @@ class Harness:
         self.descriptors: list[int] = []
         self._memory = MappedMemory()
         self._calls: dict[str, Callable[[], Any]] = {}
+        self._gpu: Gpu
         # Bound here so that a candidate that patches modules patches nothing we use.
         self._members: dict[str, Any] = {}
         self._plain = torch.Tensor
@@ -71,11 +75,15 @@ class Harness:
         self._memory.map(places, self.descriptors, "cpu")
         return {}
 
-    def do_load(self, source: str) -> dict[str, Any]:
-        """Import a kernel."""
+    def do_load(self, source: str, gpu: dict[str, Any]) -> dict[str, Any]:
+        """Import a kernel, for this GPU."""
         self.source = source
+        self._gpu = Gpu.model_validate(gpu)
+        for name, answer in cuda_answers(self._gpu).items():
+            setattr(torch.cuda, name, answer)
         self._members = members()
-        self.module = load_kernel(source)
+        with AsCuda("cpu"):
+            self.module = load_kernel(source)
         refuse_patches(self._members)
         return {}
 
@@ -86,16 +94,15 @@ class Harness:
         self._calls[name] = bind(self.module, decode_arguments(arguments, mapped, "cpu"))
         return {}
 
-    def do_trace(self, arguments: dict[str, Any], gpu: dict[str, Any]) -> dict[str, Any]:
+    def do_trace(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Which bytes the bound call touches at the true shapes, from the interpreter."""
         from profiling.access import trace_call
-        from profiling.gpus import Gpu
 
         assert self.module is not None
         skip_dynamo()
         call = bind(self.module, decode_arguments(arguments, None, "meta"))
-        with call_mode():
-            trace = trace_call(call, Gpu.model_validate(gpu))
+        with call_mode(), AsCuda("meta"):
+            trace = trace_call(call, self._gpu)
         return {"trace": trace.model_dump(mode="json")}
 
     def do_call(
@@ -111,7 +118,7 @@ class Harness:
         much `work`."""
         METER.begin(work)
         try:
-            with call_mode(), _poisoned_memory():
+            with call_mode(), _poisoned_memory(), AsCuda("cpu"):
                 result = self._calls[name]()
                 second = self._calls[then]() if then is not None else None
         finally:

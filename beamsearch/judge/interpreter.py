@@ -93,6 +93,7 @@ def prepare_interpreter() -> None:
 
 def _count_work() -> None:
     """Have launches, programs and operations counted by METER."""
+    import torch
     from triton.runtime import interpreter
 
     executor, builder = interpreter.GridExecutor, interpreter.InterpreterBuilder
@@ -101,7 +102,8 @@ def _count_work() -> None:
 
     def counted_launch(self: Any, *args: Any, **kwargs: Any) -> Any:
         METER.launch(self, dict(zip(self.arg_names, args, strict=False)) | kwargs)
-        return launch(self, *args, **kwargs)
+        with torch._C.DisableTorchFunction():  # to the interpreter tensors are where they are
+            return launch(self, *args, **kwargs)
 
     def counted_dimensions(self: Any, x: int, y: int, z: int) -> None:
         METER.begin_grid(x * y * z)

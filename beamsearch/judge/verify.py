@@ -232,9 +232,9 @@ def names_in(told: Any) -> list[str]:
     return [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
 
 
-def load(process: Callee, source_file: str) -> None:
-    """Import the kernel in its process."""
-    guarded(Stage.LOAD, "import", lambda: process.ask("load", LOAD_S, source=source_file))
+def load(process: Callee, source_file: str, gpu: Mapping[str, Any]) -> None:
+    """Import the kernel in its process, for this GPU."""
+    guarded(Stage.LOAD, "import", lambda: process.ask("load", LOAD_S, source=source_file, gpu=gpu))
 
 
 def unseen(seen: Mapping[str, str], log: Log) -> None:

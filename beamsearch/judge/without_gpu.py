@@ -206,7 +206,6 @@ class ModellingJudge:
         unseen(seen, log)
         # Of an autotuned kernel's configurations none can be chosen by time here.
         profile = captured.forms[0].compiled.profile
-        gpu = self._gpu.model_dump(mode="json")
         with self._opener(path, captured, log)() as process:
             try:
                 if check is not None:
@@ -214,7 +213,7 @@ class ModellingJudge:
                 traced = guarded(
                     Stage.COMPILE,
                     "following its memory accesses",
-                    lambda: process.ask("trace", COMPILE_S, arguments=self._arguments, gpu=gpu),
+                    lambda: process.ask("trace", COMPILE_S, arguments=self._arguments),
                 )
             finally:
                 process.end()
@@ -235,7 +234,7 @@ class ModellingJudge:
             process = self._servers.fork("interpreting", key=Path(path).parent.name)
             process.touched = captured.forms[0].plan.touched
             try:
-                load(process, path)
+                load(process, path, self._gpu.model_dump(mode="json"))
             except Rejected:
                 process.end()
                 log.output.append(process.output)

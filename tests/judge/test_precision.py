@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import re
 from pathlib import Path
 
 import pytest
@@ -66,11 +67,16 @@ def test_sums_far_from_zero_may_round() -> None:
     assert judged(total, oracle, x.sum(1)) is None
 
 
-CONV = (FOLDER / "honest" / "conv_tf32.py").read_text()
-MATMUL = (FOLDER / "honest" / "matmul_ieee.py").read_text()
-TF32 = "(({0}).to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)"
-"""What the units read, where the interpreter multiplies in float32."""
-NARROW = {"float32": "{0}", "tf32": TF32, "bfloat16": "{0}.to(tl.bfloat16).to(tl.float32)"}
+ASKED = re.compile(r', input_precision="\w+"')
+CONV, MATMUL = (
+    ASKED.sub("", (FOLDER / "honest" / f"{name}.py").read_text())
+    for name in ("conv_tf32", "matmul_ieee")
+)
+NARROW = {
+    "float32": "tl.dot({0}, {1}, input_precision='ieee', acc=",
+    "tf32": "tl.dot({0}, {1}, input_precision='tf32', acc=",
+    "bfloat16": "tl.dot({0}.to(tl.bfloat16), {1}.to(tl.bfloat16), acc=",
+}
 
 
 @pytest.mark.parametrize(
@@ -85,15 +91,13 @@ NARROW = {"float32": "{0}", "tf32": TF32, "bfloat16": "{0}.to(tl.bfloat16).to(tl
 def test_a_kernel_may_be_as_imprecise_as_its_baselines(
     tmp_path: Path, name: str, precision: str, right: list[str], wrong: list[str]
 ) -> None:
-    """Judged in the interpreter, where products are in float32 whatever is asked for."""
     problem = read_problem(FOLDER / "problems" / name / "problem.py").with_precision(precision)
     source, (left, other) = (CONV, "xw") if name == "conv_float32" else (MATMUL, "ab")
     executor = LocalExecutor(problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=7)
     try:
         for how in (*right, *wrong):
-            narrowed = f"tl.dot({NARROW[how].format(left)}, {NARROW[how].format(other)}, "
             assert source.count(f"tl.dot({left}, {other}, ") == 1
-            kernel = source.replace(f"tl.dot({left}, {other}, ", narrowed)
+            kernel = source.replace(f"tl.dot({left}, {other}, ", NARROW[how].format(left, other))
             subject = Subject(name=how, source=kernel)
             verdict = executor.run(JudgeJob(subject=subject)).verdict
             assert verdict.correct == (how in right), (how, verdict.reason)

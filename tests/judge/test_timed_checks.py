@@ -40,7 +40,7 @@ def test_an_oracle_made_after_the_call_is_that_of_the_values_it_had(scale_proble
         timed.expect()
         assert (first_value(timed) == values).all()
         (item,) = timed.inputs.expected
-        again = timed.sets._instance(timed.inputs)
+        again = timed.sets._instance_of(timed.inputs)
         assert torch.allclose(item.oracle, again.reference().float(), rtol=1e-2)
         assert not torch.allclose(item.oracle, before, rtol=1e-2)
 

@@ -19,7 +19,7 @@ from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
 from beamsearch.judge.inputs import meta_arguments
 from beamsearch.judge.processes import CandidateProcess, ForkServers
-from beamsearch.judge.verify import COMPILE_S, LOAD_S, Log, Rejected, guarded, one_line, parsed
+from beamsearch.judge.verify import COMPILE_S, Log, Rejected, guarded, load, one_line, parsed
 from beamsearch.problem import Problem
 from beamsearch.records.plan import Plan
 from beamsearch.records.record import Record
@@ -208,9 +208,7 @@ class Captures:
         return self._servers.fork("capturing", key=key, lifetime_s=CAPTURES_S)
 
     def _load(self, process: CandidateProcess, path: str) -> None:
-        guarded(
-            Stage.LOAD, "import", lambda: process.ask("load", LOAD_S, source=path, gpu=self._gpu)
-        )
+        load(process, path, self._gpu)
 
     def _capture(self, path: str, key: str) -> Captured:
         log = Log()

@@ -14,7 +14,7 @@ from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.recorder import Recorder, Refused, Touched
 from beamsearch.judge.capture.standin import DEVICE, Memory, StandIn
 from profiling.gpus import Gpu
-from profiling.standin import TargetDriver
+from profiling.standin import TargetDriver, cuda_answers
 
 _ENTRY = re.compile(r"tt\.func public @(\"[^\"]+\"|[\w.$-]+)")
 MOST_CONFIGS = 64
@@ -333,8 +333,6 @@ def _pin_autotuners(tuning: Tuning) -> None:
 
 def install_torch(recorder: Recorder, gpu: Gpu) -> None:
     """Have `torch.cuda` answer as if the GPU were there, for good."""
-    from profiling.standin import device_properties
-
     torch._C._ensureCUDADeviceGuardSet()
 
     def refused(what: str) -> Any:
@@ -343,28 +341,7 @@ def install_torch(recorder: Recorder, gpu: Gpu) -> None:
 
         return refuse
 
-    stream = SimpleNamespace(cuda_stream=0, device=DEVICE, synchronize=lambda: None)
-    name = gpu.device_names[0] if gpu.device_names else gpu.name
-    answers: dict[str, Any] = {
-        "_lazy_init": lambda: None,
-        "init": lambda: None,
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "is_bf16_supported": lambda *_, **__: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "set_device": lambda *_: None,
-        "synchronize": lambda *_, **__: None,
-        "empty_cache": lambda: None,
-        "get_device_properties": lambda *_: device_properties(gpu),
-        "get_device_capability": lambda *_: divmod(gpu.capability, 10),
-        "get_device_name": lambda *_: name,
-        "mem_get_info": lambda *_: (gpu.memory_bytes, gpu.memory_bytes),
-        "current_stream": lambda *_: stream,
-        "default_stream": lambda *_: stream,
-        "device": _AnyDevice,
-        "device_of": _AnyDevice,
-    }
+    answers = cuda_answers(gpu)
     for asked in ("Stream", "ExternalStream", "stream", "set_stream"):
         answers[asked] = refused("leaves the current stream")
     for asked in ("CUDAGraph", "graph", "make_graphed_callables"):
@@ -372,16 +349,3 @@ def install_torch(recorder: Recorder, gpu: Gpu) -> None:
     answers["Event"] = refused("takes times or waits")
     for asked, answer in answers.items():
         setattr(torch.cuda, asked, answer)
-
-
-class _AnyDevice:
-    """Stands in for `torch.cuda.device`: there is only one."""
-
-    def __init__(self, device: Any = None) -> None:
-        self.idx = 0
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None

@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 
 PROBLEM = "more_layer_norm_stats"
-NEEDS_GPU = "asks torch.cuda for its input's device"
 
 
 @triton.heuristics(

@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 
 PROBLEM = "more_swiglu_float16"
-NEEDS_GPU = "asserts that its tensors are on a GPU"
 
 
 @triton.jit
