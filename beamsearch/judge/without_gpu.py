@@ -33,7 +33,7 @@ from beamsearch.judge.verify import (
     NOT_IN_A_RUN,
     Log,
     Rejected,
-    check_policy,
+    check_entry,
     guarded,
     load,
     parsed,
@@ -199,7 +199,7 @@ class ModellingJudge:
     ) -> Profile:
         """The profile with its modelled time. `check` is given the process in the interpreter; what
         the trace shows to be wrong is looked at where there is one. Raises Rejected."""
-        check_policy(source, log)
+        check_entry(source, log)
         path = write_source(self._scratch, source)
         captured = self._captures.result(path, source_key(source))
         captured.tell(log)

@@ -12,7 +12,7 @@ import pytest
 
 from beamsearch.executor.jobs import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.judge import on_gpu, verify
+from beamsearch.judge import on_gpu
 from beamsearch.judge.pairs import paired
 from beamsearch.problem import Problem, find_problem
 from beamsearch.records.verdict import Outcome, Stage
@@ -145,7 +145,6 @@ def test_lane_is_healthy_after(
 ) -> None:
     monkeypatch.setattr(on_gpu, "GPU_CALL_S", 5.0)
     monkeypatch.setattr(on_gpu, "FIRST_CALL_S", 5.0)
-    monkeypatch.setattr(verify, "disallowed", lambda source: None)
     source, outcome, reason = HOSTILE[name]
     began = time.monotonic()
     verdict = judge(source).verdict
@@ -184,10 +183,7 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_timing_is_not_fooled(
-    judge: Callable[[str], Judgement], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verify, "disallowed", lambda source: None)
+def test_timing_is_not_fooled(judge: Callable[[str], Judgement], name: str) -> None:
     source, stage, reason = CHEATS[name]
     verdict = judge(source).verdict
     assert (verdict.outcome, verdict.stage) == (Outcome.DISALLOWED, stage), verdict.reason
@@ -209,9 +205,8 @@ HONEST_AFTER_ALL = {
 
 @pytest.mark.parametrize("name", HONEST_AFTER_ALL)
 def test_what_python_does_beside_its_launches_changes_no_time(
-    judge: Callable[[str], Judgement], name: str, monkeypatch: pytest.MonkeyPatch
+    judge: Callable[[str], Judgement], name: str
 ) -> None:
-    monkeypatch.setattr(verify, "disallowed", lambda source: None)
     honest, other = judge(SCALE_KERNEL), judge(HONEST_AFTER_ALL[name])
     assert honest.measurement is not None
     assert other.measurement is not None, other.verdict.reason

@@ -8,7 +8,6 @@ from collections import Counter
 
 import pytest
 
-from beamsearch.judge.policy import disallowed
 from tests.judge.suite.__main__ import line, told
 from tests.judge.suite.cases import FOLDER, Case, Result, read_cases, run_cases
 
@@ -46,11 +45,6 @@ def test_suite_is_whole() -> None:
         assert (FOLDER / "problems" / case.problem / "problem.py").is_file()
         names = {n.name for n in ast.parse(case.source).body if hasattr(n, "name")}
         assert names & {"kernel_function", "ModelNew"}, case.name
-
-
-@pytest.mark.parametrize("case", [c for c in CASES if c.kind == "honest"], ids=lambda c: c.name)
-def test_policy_lets_honest_kernels_pass(case: Case) -> None:
-    assert disallowed(case.source) is None
 
 
 def all_as_expected(cases: list[Case], device: int | None) -> None:

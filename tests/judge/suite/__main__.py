@@ -9,11 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from contextlib import nullcontext
 from typing import Any
 
 from beamsearch.environment import pick_device
-from tests.judge.suite.cases import KINDS, Result, behaviour_only, read_cases, run_cases
+from tests.judge.suite.cases import KINDS, Result, read_cases, run_cases
 
 TITLES = {
     "cheats": "cheats caught",
@@ -35,23 +34,18 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="parts of names")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all", action="store_true", help="also what shows only on a GPU")
-    parser.add_argument(
-        "--without-policy", action="store_true", help="what behaviour alone would catch"
-    )
     asked = parser.parse_args()
     device = pick_device(None)
     cases = read_cases(asked.only)
     left_out = [c for c in cases if c.needs_gpu and device is None and not asked.all]
-    with behaviour_only() if asked.without_policy else nullcontext():
-        results = run_cases(
-            [case for case in cases if case not in left_out],
-            device,
-            tell=lambda result: None if asked.json else print(line(result), flush=True),
-        )
+    results = run_cases(
+        [case for case in cases if case not in left_out],
+        device,
+        tell=lambda result: None if asked.json else print(line(result), flush=True),
+    )
     if asked.json:
         found = {
             "gpu": device is not None,
-            "policy": not asked.without_policy,
             "rates": rates(results),
             "results": [as_json(result) for result in results],
             "left_out": {case.name: case.needs_gpu for case in left_out},

@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from beamsearch.environment import gpu_facts
 from beamsearch.errors import BeamsearchError
 from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.judge import verify
 from beamsearch.problem import read_problem
 
 Kind = Literal["cheats", "wrong", "hostile", "honest"]
@@ -198,18 +197,11 @@ def judge(executor: LocalExecutor, case: Case) -> Result:
 
 
 def judge_hostile(executor: LocalExecutor, case: Case) -> Result:
-    """A hostile kernel, with the policy off and short deadlines, and an honest one after it."""
-    with behaviour_only(), short_deadlines(HOSTILE_DEADLINE_S):
+    """A hostile kernel, with short deadlines, and an honest one after it."""
+    with short_deadlines(HOSTILE_DEADLINE_S):
         result = judge(executor, case)
     after = judge(executor, honest_for(case.problem))
     return Result(case, result.judgement, result.error, result.seconds, after.correct)
-
-
-@contextmanager
-def behaviour_only() -> Iterator[None]:
-    """The judge without its static policy, which may hide what the walls behind it miss."""
-    with replaced(verify, "disallowed", lambda source: None):
-        yield
 
 
 @contextmanager
@@ -226,14 +218,3 @@ def short_deadlines(seconds: float) -> Iterator[None]:
     finally:
         for module, name, value in before:
             setattr(module, name, value)
-
-
-@contextmanager
-def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
-    """A module's attribute, for a while."""
-    before = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, before)
