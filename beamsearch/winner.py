@@ -17,7 +17,7 @@ def choose_winner(
 ) -> tuple[Candidate, list[str]]:
     """The running best, or the next best where it fails; and a note on each that failed.
 
-    The closer look tries other shapes and layouts, and watches every access with compute-sanitizer
+    The closer look tries other layouts, and watches every access with compute-sanitizer
     where there is one. Each is recorded, and not taken again. Where all fail, the running best is
     what there is, with its note. Raises Stopped.
     """

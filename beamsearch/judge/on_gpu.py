@@ -29,11 +29,9 @@ from beamsearch.judge.profiling_run import Profilers
 from beamsearch.judge.robustness import (
     check_determinism,
     tell_layouts,
-    tell_other_shapes,
 )
 from beamsearch.judge.runner.client import Replay, RunnerProcess
 from beamsearch.judge.sanitizer import check_memory
-from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source, write_sources
 from beamsearch.judge.sweep import Sweeper
 from beamsearch.judge.timing import prepare, time_calls
@@ -279,7 +277,7 @@ class MeasuringJudge:
                     measured = self._visit.measure(replay, timed, log)
                     measurement = measured.model_copy(update={"configs": dict(form.pins)})
             if thorough:
-                self._tell_elsewhere(path, source_key(source), form, log)
+                self._tell_layouts(path, source_key(source), form, log)
             else:
                 log.not_checked.append(NOT_IN_A_RUN)
         except torch.OutOfMemoryError as error:
@@ -307,20 +305,16 @@ class MeasuringJudge:
         self._true.mend()
         self._shapes.mend()
 
-    def _tell_elsewhere(self, path: str, key: str, form: Form, log: Log) -> None:
-        """Shapes and layouts that are only told."""
-        shapes = [
-            (label, self._shapes.of(problem)) for label, problem in other_shapes(self._problem)
-        ]
+    def _tell_layouts(self, path: str, key: str, form: Form, log: Log) -> None:
+        """Layouts that are only told, at small shapes; nothing for a problem that has none."""
 
         @contextmanager
         def opened(arguments: Mapping[str, Any]) -> Iterator[Replay]:
             there = self._captures.at(path, key, arguments, form.pins)
-            with self._loaded("elsewhere", there) as replay:
+            with self._loaded("another layout", there) as replay:
                 yield replay
 
-        tell_other_shapes(opened, shapes, log, GPU_CALL_S)
-        with suppress(ProblemError):  # one that cannot be shrunk
+        with suppress(ProblemError):
             tell_layouts(opened, self._shapes.of(shrink(self._problem)), log, GPU_CALL_S)
 
     def _check_memory(self, form: Form, captured: Captured, log: Log) -> None:

@@ -13,7 +13,7 @@ from beamsearch.errors import ProblemError
 from beamsearch.judge.compare import compare
 from beamsearch.judge.inputs import InputSet, InputSets, Layout, meta_arguments
 from beamsearch.judge.verify import Callee, Log, Rejected, bind, call_once, run_sets
-from beamsearch.records.verdict import Outcome, Reach, Stage
+from beamsearch.records.verdict import Outcome, Stage
 
 if TYPE_CHECKING:
     import torch
@@ -117,27 +117,6 @@ def as_bits(tensor: torch.Tensor) -> torch.Tensor:
 
     by_size = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.view(by_size[tensor.element_size()])
-
-
-def tell_other_shapes(
-    opened: Opener, shapes: Sequence[tuple[str, InputSets]], log: Log, timeout_s: float
-) -> None:
-    """The kernel at shapes it was not made for: sets the verdict's reach, never rejects."""
-    if log.reach is None:
-        log.reach = Reach.GENERAL
-    for label, sets in shapes:
-        told = Log()
-        try:
-            with opened(meta_arguments(sets.problem)) as callee:
-                run_sets(callee, sets, sets.draw(1), Stage.OTHER_SHAPES, told, timeout_s)
-            log.reported(Stage.OTHER_SHAPES, label, True, told.checks[0].message)
-        except ProblemError as error:
-            log.reported(Stage.OTHER_SHAPES, label, True, f"nothing can be told: {error}")
-        except Rejected as rejection:
-            if rejection.outcome is Outcome.TIMEOUT:  # slow there, or for ever: who knows
-                log.reported(Stage.OTHER_SHAPES, label, False, rejection.reason)
-            else:
-                log.specialised(Stage.OTHER_SHAPES, label, rejection.reason)
 
 
 def tell_layouts(opened: Opener, sets: InputSets, log: Log, timeout_s: float) -> None:

@@ -34,7 +34,7 @@ GPU_CALL_S = 20.0
 FIRST_CALL_S = 60.0
 """Seconds for the first call at each shape, and for the first timed ones, in which a candidate may
 still tune itself."""
-NOT_IN_A_RUN = "other shapes and layouts: tried on the winner of a run, and by `verify`"
+NOT_IN_A_RUN = "other layouts: tried on the winner of a run, and by `verify`"
 MOST_QUOTED = 300
 """Characters of a source line in a reason."""
 MOST_REASON = 4000

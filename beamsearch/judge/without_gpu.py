@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import KernelError
@@ -20,12 +20,9 @@ from beamsearch.judge.robustness import (
     check_not_a_number,
     check_two_alive,
     tell_layouts,
-    tell_other_shapes,
 )
-from beamsearch.judge.shapes import other_shapes
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.verification.decide import Decision, ShapeSets
-from beamsearch.judge.verification.deciding_shapes import DecidingShape
 from beamsearch.judge.verification.true_shapes import check_trace
 from beamsearch.judge.verify import (
     COMPILE_S,
@@ -171,21 +168,9 @@ class ModellingJudge:
         captured = self._captures.result(path, source_key(source))
         opened = self._opener(path, captured, log)
         programs = max(prod(launch.grid) for launch in captured.forms[0].plan.launches)
-        others = list(other_shapes(self._problem)) if thorough else []
-        deciding = self._shapes.deciding
-        full = [item for item in others if deciding.is_full(item[1])]
-        decision.decide(
-            opened,
-            [DecidingShape(name, (problem,), 1) for name, problem in full],
-            tiled=programs <= WAVES * self._gpu.sms,
-        )
+        decision.decide(opened, tiled=programs <= WAVES * self._gpu.sms)
         if thorough:
-            flat = [
-                (name, self._shapes.of(problem))
-                for name, problem in others
-                if (name, problem) not in full
-            ]
-            self._try_elsewhere(opened, flat, log)
+            tell_layouts(lambda arguments: opened(), self._smoke_sets(), log, INTERPRET_S)
         with self._lock:
             self._profiles[source_key(source)] = profile
         return profile
@@ -242,20 +227,6 @@ class ModellingJudge:
             return process
 
         return opened
-
-    def _try_elsewhere(
-        self,
-        opened: Callable[[], CandidateProcess],
-        flat: Sequence[tuple[str, InputSets]],
-        log: Log,
-    ) -> None:
-        """Shapes and layouts that are only told."""
-
-        def opened_for(arguments: Mapping[str, Any]) -> CandidateProcess:
-            return opened()
-
-        tell_other_shapes(opened_for, flat, log, INTERPRET_S)
-        tell_layouts(opened_for, self._smoke_sets(), log, INTERPRET_S)
 
     def _smoke_sets(self) -> InputSets:
         with self._lock:

@@ -83,12 +83,6 @@ BROKEN = {
     "syntax": ("def kernel_function(x:\n", Outcome.INVALID, Stage.POLICY, "does not parse"),
     "no entry": ("x = 1\n", Outcome.INVALID, Stage.POLICY, "kernel_function"),
     "import": ("import nowhere\n" + SCALE_KERNEL, Outcome.INVALID, Stage.LOAD, "nowhere"),
-    "judge's code": (
-        "import beamsearch.judge.compare\n" + SCALE_KERNEL,
-        Outcome.DISALLOWED,
-        Stage.POLICY,
-        "line 1",
-    ),
     "unbindable": (
         variant("def kernel_function(x, bias)", "def kernel_function(x, bias, gamma)"),
         Outcome.INVALID,

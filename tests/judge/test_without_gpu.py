@@ -295,7 +295,7 @@ def test_zeros_that_torch_wrote_need_no_store(executor: LocalExecutor) -> None:
 def test_deciding_shapes_have_no_flat_dimension_and_each_long_in_turn(name: str) -> None:
     found = deciding(find_problem(name))
     first = [problem for shape in found.first()[:2] for problem in shape.problems]
-    assert all(found.is_full(problem) for problem in first)
+    assert all(problem.sizes[name] >= 2 for problem in first for name in found.free)
     assert any(n & (n - 1) for n in (found.medium.sizes[name] for name in found.free))
     for size in found.free:
         lengths = [

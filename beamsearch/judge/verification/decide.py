@@ -148,15 +148,8 @@ class Decision:
         self._left = WORK
         return taken
 
-    def decide(
-        self,
-        opened: Callable[[], CandidateProcess],
-        extra: Sequence[DecidingShape],
-        *,
-        tiled: bool,
-    ) -> None:
-        """Every deciding shape, the `extra` ones too; of many tiles where it is `tiled`. Raises
-        Rejected."""
+    def decide(self, opened: Callable[[], CandidateProcess], *, tiled: bool) -> None:
+        """Every deciding shape; of many tiles where it is `tiled`. Raises Rejected."""
         self._process, self._opened = opened(), opened
         try:
             first = self._sets.deciding.first()
@@ -165,7 +158,7 @@ class Decision:
                 self._try_shape(shape, len(first) - number + len(self._sets.deciding.free))
             for shape in self._sets.deciding.tiled() if tiled else []:
                 self._try_shape(shape, TILED_SHARE)
-            others = [*extra, *self._sets.long(self._block or USUAL_BLOCK)]
+            others = self._sets.long(self._block or USUAL_BLOCK)
             for number, shape in enumerate(others):
                 self._try_shape(shape, len(others) - number)
         finally:

@@ -9,7 +9,6 @@ from math import prod
 
 from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import ProblemError
-from beamsearch.judge.shapes import as_far_as_it_runs
 from beamsearch.problem import Problem, count_elements, integer_sizes, shrink
 
 MEDIUM_ELEMENTS = 8_000
@@ -19,6 +18,8 @@ ALIGNED_ELEMENTS = 32_000
 LARGE_ELEMENTS = (200_000, 50_000)
 """The same of a shape with several blocks in all dimensions at once, and of what stands in for it
 where that takes too long."""
+LITTLE_ELEMENTS = 32_000
+"""The same of the little shape, five times the smoke shapes."""
 LONG_ELEMENTS = 5_000_000
 """Most elements of a shape with one long dimension: its oracle takes a tenth of a second."""
 BLOCKS = 2.4
@@ -58,10 +59,6 @@ class Deciding:
     large: tuple[Problem, ...]
     free: tuple[str, ...]
     """Names of the sizes that are varied."""
-
-    def is_full(self, problem: Problem) -> bool:
-        """Whether every size that is varied is at least 2."""
-        return all(problem.sizes[name] >= 2 for name in self.free)
 
     def first(self) -> list[DecidingShape]:
         """Those that take no time; the kernel's largest block is known after them."""
@@ -123,7 +120,7 @@ def deciding(problem: Problem) -> Deciding:
     small = shrink(problem)
     original = integer_sizes(problem)
     free = tuple(name for name, value in small.sizes.items() if value != original[name])
-    little = as_far_as_it_runs(small, dict.fromkeys(free, 2))
+    little = _as_far_as_it_runs(small, dict.fromkeys(free, 2))
     return Deciding(
         original=original,
         medium=_medium(little, free),
@@ -132,6 +129,19 @@ def deciding(problem: Problem) -> Deciding:
         large=tuple(_uneven(problem, budget) for budget in LARGE_ELEMENTS),
         free=free,
     )
+
+
+def _as_far_as_it_runs(small: Problem, wanted: dict[str, int]) -> Problem:
+    """The sizes changed one by one, the smallest first, where the reference still runs within the
+    budget of elements; a smaller size is made as small as it runs."""
+    sizes = dict(small.sizes)
+    for name, value in sorted(wanted.items(), key=lambda item: item[1]):
+        for trial in range(value, max(value + 1, sizes[name])):
+            elements = count_elements(replace(small, sizes={**sizes, name: trial}))
+            if elements is not None and elements <= LITTLE_ELEMENTS:
+                sizes[name] = trial
+                break
+    return replace(small, sizes=sizes)
 
 
 def _medium(little: Problem, free: tuple[str, ...]) -> Problem:

@@ -32,6 +32,8 @@ FOLDERS: dict[Kind, tuple[str, ...]] = {
 FOLDER = Path(__file__).parent
 HOSTILE_DEADLINE_S = 6.0
 """Every deadline of the judge is cut to this for hostile kernels, so that they take no minutes."""
+SAME_TIME = 0.95
+"""Part of an honest kernel's time that one of the same work shows at least."""
 GRACE_S = 5.0
 """Seconds after its deadline by which a hostile kernel must have its verdict."""
 START_S = 3.0
@@ -52,6 +54,8 @@ class Case:
     """Why it can show nothing without a GPU, where that is so."""
     harmless: str | None = None
     """Of a cheat: why it is correct, and gains nothing."""
+    same_work: str | None = None
+    """Of such a cheat: the honest kernel that does the same on the GPU, whose time it must have."""
 
     @property
     def name(self) -> str:
@@ -69,6 +73,8 @@ class Result:
     seconds: float
     next_is_fine: bool | None = None
     """After a hostile kernel: whether an honest one is judged correct."""
+    honest_ms: float = 0.0
+    """What the honest kernel takes that does the same work."""
 
     @property
     def correct(self) -> bool:
@@ -84,7 +90,13 @@ class Result:
             # One that is correct did no harm, and was judged whole, which takes its time.
             return (in_time or self.correct) and self.next_is_fine is True
         gains_nothing = self.case.kind == "honest" or self.case.harmless is not None
-        return self.correct == gains_nothing
+        return self.correct == gains_nothing and not self.gains
+
+    @property
+    def gains(self) -> bool:
+        """Whether it shows less than its own work takes."""
+        measured = self.judgement and self.judgement.measurement
+        return bool(measured) and measured.time_ms < SAME_TIME * self.honest_ms
 
 
 def read_cases(only: Iterable[str] = ()) -> list[Case]:
@@ -108,7 +120,7 @@ def read_case(kind: Kind, path: Path) -> Case:
         for node in tree.body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in ("PROBLEM", "NEEDS_GPU", "HARMLESS")
+        and node.targets[0].id in ("PROBLEM", "NEEDS_GPU", "HARMLESS", "SAME_WORK")
     }
     return Case(
         kind=kind,
@@ -118,6 +130,7 @@ def read_case(kind: Kind, path: Path) -> Case:
         problem=constants["PROBLEM"],
         needs_gpu=constants.get("NEEDS_GPU"),
         harmless=constants.get("HARMLESS"),
+        same_work=constants.get("SAME_WORK"),
     )
 
 
@@ -193,7 +206,14 @@ def judge(executor: LocalExecutor, case: Case) -> Result:
         judgement = executor.run(job)
     except BeamsearchError as raised:
         error = str(raised)
-    return Result(case, judgement, error, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    honest_ms = 0.0
+    if case.same_work is not None:
+        twin = (FOLDER / f"{case.same_work}.py").read_text()
+        honest = executor.run(JudgeJob(subject=Subject(name=case.same_work, source=twin)))
+        assert honest.measurement is not None
+        honest_ms = honest.measurement.time_ms
+    return Result(case, judgement, error, seconds, honest_ms=honest_ms)
 
 
 def judge_hostile(executor: LocalExecutor, case: Case) -> Result:

@@ -1,7 +1,4 @@
-"""Lets a timer signal do the work while the judge waits.
-
-Wall: policy; correctness.
-"""
+"""Lets a timer signal do the work while the judge waits."""
 
 import signal
 

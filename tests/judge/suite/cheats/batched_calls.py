@@ -1,7 +1,4 @@
-"""Works for every input it has ever met in one call, and is idle in the others.
-
-Wall: fresh values at each timed call.
-"""
+"""Works for every input it has ever met in one call, and is idle in the others."""
 
 import torch
 import triton

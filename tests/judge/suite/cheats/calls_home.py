@@ -1,7 +1,4 @@
-"""Sends its inputs to a server and asks for the answer.
-
-Wall: policy; no network.
-"""
+"""Sends its inputs to a server and asks for the answer."""
 
 import socket
 

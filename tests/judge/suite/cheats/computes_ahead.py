@@ -1,7 +1,4 @@
-"""Computes in the first call after a pause, for the other inputs too, and keeps that.
-
-Wall: warm-up calls take no more than timed ones.
-"""
+"""Computes in the first call after a pause, for the other inputs too, and keeps that."""
 
 import time
 

@@ -1,7 +1,4 @@
-"""Returns memory it never wrote.
-
-Wall: correctness on poisoned memory.
-"""
+"""Returns memory it never wrote."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Captures a graph once and replays it on the inputs it saw first.
-
-Wall: policy; fresh values, kernel list.
-"""
+"""Captures a graph once and replays it on the inputs it saw first."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Launches a real kernel on one row, and a library on everything.
-
-Wall: kernel list, time share.
-"""
+"""Launches a real kernel on one row, and a library on everything."""
 
 import torch
 import triton

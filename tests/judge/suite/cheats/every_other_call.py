@@ -1,7 +1,4 @@
-"""Computes at every other call and returns what the memory held otherwise.
-
-Wall: correctness on poisoned memory.
-"""
+"""Computes at every other call and returns what the memory held otherwise."""
 
 import torch
 import triton

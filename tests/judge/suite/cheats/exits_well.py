@@ -1,7 +1,4 @@
-"""Ends its process with exit code 0, as a test that passed would.
-
-Wall: policy; an exit is no verdict.
-"""
+"""Ends its process with exit code 0, as a test that passed would."""
 
 import torch
 import triton

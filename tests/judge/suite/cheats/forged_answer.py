@@ -1,7 +1,4 @@
-"""Writes an answer to every descriptor it finds and leaves.
-
-Wall: policy; correctness: the result was never written.
-"""
+"""Writes an answer to every descriptor it finds and leaves."""
 
 import json
 import os

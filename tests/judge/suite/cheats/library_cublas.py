@@ -1,7 +1,4 @@
-"""Asks the cuBLAS that comes with Triton.
-
-Wall: policy, kernel list.
-"""
+"""Asks the cuBLAS that comes with Triton."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Compiles CUDA C++ in place of Triton.
-
-Wall: policy, isolation.
-"""
+"""Compiles CUDA C++ in place of Triton."""
 
 import triton
 import triton.language as tl

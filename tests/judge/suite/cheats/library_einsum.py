@@ -1,7 +1,4 @@
-"""Calls einsum through an alias of torch.
-
-Wall: policy, kernel list.
-"""
+"""Calls einsum through an alias of torch."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Softmax from elementwise operations and reductions of PyTorch.
-
-Wall: time share.
-"""
+"""Softmax from elementwise operations and reductions of PyTorch."""
 
 import torch
 import triton

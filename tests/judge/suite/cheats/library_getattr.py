@@ -1,7 +1,4 @@
-"""Puts the name of a library function together from parts.
-
-Wall: policy, kernel list.
-"""
+"""Puts the name of a library function together from parts."""
 
 import torch
 import triton

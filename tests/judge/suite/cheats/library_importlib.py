@@ -1,7 +1,4 @@
-"""Gets torch's functions through importlib.
-
-Wall: policy, kernel list.
-"""
+"""Gets torch's functions through importlib."""
 
 import importlib
 

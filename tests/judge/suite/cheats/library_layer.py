@@ -1,7 +1,4 @@
-"""Keeps a torch layer in a class and calls it.
-
-Wall: policy, kernel list.
-"""
+"""Keeps a torch layer in a class and calls it."""
 
 import torch
 import torch.nn as nn

@@ -1,7 +1,4 @@
-"""Calls torch.nn.functional.linear under another name.
-
-Wall: policy, kernel list.
-"""
+"""Calls torch.nn.functional.linear under another name."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Calls torch.matmul, then copies the result in Triton.
-
-Wall: policy, kernel list.
-"""
+"""Calls torch.matmul, then copies the result in Triton."""
 
 import torch
 import triton

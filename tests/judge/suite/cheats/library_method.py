@@ -1,7 +1,4 @@
-"""Calls a tensor's own mm.
-
-Wall: policy, kernel list.
-"""
+"""Calls a tensor's own mm."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Computes on the host with numpy.
-
-Wall: kernel list, time share.
-"""
+"""Computes on the host with numpy."""
 
 import numpy as np
 import torch

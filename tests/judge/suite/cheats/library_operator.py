@@ -1,7 +1,4 @@
-"""Uses the @ operator, with a Triton kernel beside it.
-
-Wall: policy, kernel list.
-"""
+"""Uses the @ operator, with a Triton kernel beside it."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Multiplies through the module operator.
-
-Wall: policy, kernel list.
-"""
+"""Multiplies through the module operator."""
 
 import operator
 

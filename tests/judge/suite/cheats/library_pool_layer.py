@@ -1,7 +1,4 @@
-"""Makes a pooling layer at each call.
-
-Wall: policy, kernel list.
-"""
+"""Makes a pooling layer at each call."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""PyTorch adds; a Triton kernel copies the sums.
-
-Wall: time share of its own kernels.
-"""
+"""PyTorch adds; a Triton kernel copies the sums."""
 
 import torch
 import triton

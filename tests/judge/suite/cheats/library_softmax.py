@@ -1,7 +1,4 @@
-"""Calls torch.nn.functional.softmax.
-
-Wall: policy, kernel list.
-"""
+"""Calls torch.nn.functional.softmax."""
 
 import torch.nn.functional as F
 

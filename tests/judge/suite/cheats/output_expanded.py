@@ -1,7 +1,4 @@
-"""Returns one row, expanded to look like all.
-
-Wall: correctness.
-"""
+"""Returns one row, expanded to look like all."""
 
 import torch
 import triton

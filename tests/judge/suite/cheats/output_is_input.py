@@ -1,7 +1,4 @@
-"""Writes the result over the input and returns it.
-
-Wall: correctness: inputs are compared.
-"""
+"""Writes the result over the input and returns it."""
 
 import triton
 import triton.language as tl

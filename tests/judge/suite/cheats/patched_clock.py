@@ -1,7 +1,4 @@
-"""Slows time.perf_counter and time.monotonic.
-
-Wall: policy; the clocks, bound before it was imported.
-"""
+"""Slows time.perf_counter and time.monotonic."""
 
 import time
 
@@ -10,6 +7,8 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_softmax"
+HARMLESS = "the clock that it slows is that of a process which times nothing"
+SAME_WORK = "honest/softmax_plain"
 
 clock = time.perf_counter
 time.perf_counter = lambda: clock() / 100

@@ -1,7 +1,4 @@
-"""Slows the clocks while the call runs, for whoever reads them later.
-
-Wall: patches are looked for.
-"""
+"""Slows the clocks while the call runs, for whoever reads them later."""
 
 import time
 
@@ -10,6 +7,8 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_softmax"
+HARMLESS = "the clocks that it slows are those of a process which times nothing"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit

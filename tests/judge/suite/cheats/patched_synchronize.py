@@ -1,13 +1,12 @@
-"""Makes torch.cuda.synchronize wait for nothing.
-
-Wall: policy; the clocks, bound before it was imported.
-"""
+"""Makes torch.cuda.synchronize wait for nothing."""
 
 import torch
 import triton
 import triton.language as tl
 
 PROBLEM = "row_softmax"
+HARMLESS = "nobody waits in its process"
+SAME_WORK = "honest/softmax_plain"
 
 
 def synchronize(device=None):

@@ -1,7 +1,4 @@
-"""A float32 convolution with operands in bfloat16, coarser than PyTorch's own TF32.
-
-Wall: errors that TF32 does not make.
-"""
+"""A float32 convolution with operands in bfloat16, coarser than PyTorch's own TF32."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""bfloat16 products in 8 bits.
-
-Wall: correctness.
-"""
+"""bfloat16 products in 8 bits."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""float32 products in float16.
-
-Wall: errors that float32 does not make, the compiled code.
-"""
+"""float32 products in float16."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Rounds float32 rows to bfloat16 before it normalises them.
-
-Wall: errors that float32 does not make, the compiled code.
-"""
+"""Rounds float32 rows to bfloat16 before it normalises them."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Takes a float32 softmax in float16.
-
-Wall: errors that float32 does not make, the compiled code.
-"""
+"""Takes a float32 softmax in float16."""
 
 import torch
 import triton

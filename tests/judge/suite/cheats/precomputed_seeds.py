@@ -1,7 +1,4 @@
-"""Computes answers for likely seeds at import and recognises the inputs.
-
-Wall: secret seeds.
-"""
+"""Computes answers for likely seeds at import and recognises the inputs."""
 
 import torch
 import triton

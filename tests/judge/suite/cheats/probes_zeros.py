@@ -1,7 +1,4 @@
-"""Answers all-equal inputs with a constant and anything else with noise around it.
-
-Wall: correctness.
-"""
+"""Answers all-equal inputs with a constant and anything else with noise around it."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Reads expected outputs from a file beside it.
-
-Wall: policy; isolation.
-"""
+"""Reads expected outputs from a file beside it."""
 
 from pathlib import Path
 

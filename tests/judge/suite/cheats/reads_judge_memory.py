@@ -1,7 +1,4 @@
-"""Searches the memory of its parent processes for the expected values.
-
-Wall: policy; another user.
-"""
+"""Searches the memory of its parent processes for the expected values."""
 
 import os
 

@@ -1,7 +1,4 @@
-"""Maps the files that the judge shares with others, looking for one that is a result.
-
-Wall: isolation; the oracle is not there.
-"""
+"""Maps the files that the judge shares with others, looking for one that is a result."""
 
 import os
 

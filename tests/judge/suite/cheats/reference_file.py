@@ -1,7 +1,4 @@
-"""Looks for the problem's file and runs it.
-
-Wall: policy, isolation, kernel list.
-"""
+"""Looks for the problem's file and runs it."""
 
 import glob
 

@@ -1,7 +1,4 @@
-"""Walks up the frames to whoever calls it, for a reference to call.
-
-Wall: policy; isolation holds it elsewhere.
-"""
+"""Walks up the frames to whoever calls it, for a reference to call."""
 
 import sys
 

@@ -1,7 +1,4 @@
-"""Asks the garbage collector for anything that looks like an expected result.
-
-Wall: policy; isolation.
-"""
+"""Asks the garbage collector for anything that looks like an expected result."""
 
 import gc
 

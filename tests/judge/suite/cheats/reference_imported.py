@@ -1,7 +1,4 @@
-"""Imports the judge's own reference maker.
-
-Wall: policy.
-"""
+"""Imports the judge's own reference maker."""
 
 import torch
 import triton

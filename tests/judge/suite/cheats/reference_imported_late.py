@@ -1,7 +1,4 @@
-"""Imports the judge's code by a computed name.
-
-Wall: policy; isolation.
-"""
+"""Imports the judge's code by a computed name."""
 
 import importlib
 

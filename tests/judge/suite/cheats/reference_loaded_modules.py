@@ -1,7 +1,4 @@
-"""Takes the judge's modules out of sys.modules.
-
-Wall: policy; isolation.
-"""
+"""Takes the judge's modules out of sys.modules."""
 
 import sys
 

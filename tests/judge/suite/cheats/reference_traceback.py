@@ -1,7 +1,4 @@
-"""Finds the caller's frames through an exception.
-
-Wall: policy; isolation.
-"""
+"""Finds the caller's frames through an exception."""
 
 import torch
 import triton

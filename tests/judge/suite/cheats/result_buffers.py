@@ -1,7 +1,4 @@
-"""Looks for the memory that results are copied to and writes there itself, ahead of time.
-
-Wall: policy; correctness.
-"""
+"""Looks for the memory that results are copied to and writes there itself, ahead of time."""
 
 import inspect
 

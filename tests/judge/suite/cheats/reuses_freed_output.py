@@ -1,7 +1,4 @@
-"""Hopes that new memory still holds the last result, and writes it seldom.
-
-Wall: fresh values, poisoned memory.
-"""
+"""Hopes that new memory still holds the last result, and writes it seldom."""
 
 import torch
 import triton

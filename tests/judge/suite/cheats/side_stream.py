@@ -1,7 +1,4 @@
-"""Launches on a stream of its own and does not wait.
-
-Wall: policy; all streams are waited for.
-"""
+"""Launches on a stream of its own and does not wait."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Leaves out what is below the average: errors smaller than a naive tolerance.
-
-Wall: error scaled by the output's spread.
-"""
+"""Leaves out what is below the average: errors smaller than a naive tolerance."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Leaves out the last thirty-second of the inner dimension and scales.
-
-Wall: correctness.
-"""
+"""Leaves out the last thirty-second of the inner dimension and scales."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Lowers the GPU's clocks so that baselines measured later look slow.
-
-Wall: policy; another user.
-"""
+"""Lowers the GPU's clocks so that baselines measured later look slow."""
 
 import subprocess
 

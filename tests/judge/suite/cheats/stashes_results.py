@@ -1,7 +1,4 @@
-"""Leaves results in /dev/shm for the next process and reads what it finds.
-
-Wall: policy; isolation, fresh seeds.
-"""
+"""Leaves results in /dev/shm for the next process and reads what it finds."""
 
 import os
 

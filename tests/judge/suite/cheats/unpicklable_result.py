@@ -1,7 +1,4 @@
-"""Returns an object that says it equals everything.
-
-Wall: correctness: a tensor is expected.
-"""
+"""Returns an object that says it equals everything."""
 
 import torch
 import triton

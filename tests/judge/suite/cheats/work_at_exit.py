@@ -1,7 +1,4 @@
-"""Leaves the work to a function that runs when the process ends.
-
-Wall: policy; correctness.
-"""
+"""Leaves the work to a function that runs when the process ends."""
 
 import atexit
 

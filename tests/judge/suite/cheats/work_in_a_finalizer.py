@@ -1,7 +1,4 @@
-"""Leaves the work to the moment when the next call throws the output away.
-
-Wall: correctness on poisoned memory.
-"""
+"""Leaves the work to the moment when the next call throws the output away."""
 
 import torch
 import triton

@@ -1,7 +1,4 @@
-"""Returns at once and lets a thread fill the output.
-
-Wall: policy; correctness, clocks.
-"""
+"""Returns at once and lets a thread fill the output."""
 
 import threading
 import time

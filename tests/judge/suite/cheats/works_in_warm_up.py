@@ -1,7 +1,4 @@
-"""Computes while calls come seldom and stops when they come in a row.
-
-Wall: checks at timed calls.
-"""
+"""Computes while calls come seldom and stops when they come in a row."""
 
 import time
 

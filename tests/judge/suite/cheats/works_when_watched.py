@@ -1,7 +1,4 @@
-"""Computes only while new memory is poisoned, which tells a checked call from a timed one.
-
-Wall: outputs of timed calls are checked.
-"""
+"""Computes only while new memory is poisoned, which tells a checked call from a timed one."""
 
 import torch
 import triton

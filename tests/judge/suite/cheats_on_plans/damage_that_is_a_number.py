@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_softmax"
+HARMLESS = "what it tells is left aside, and it computes what it should"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit
