@@ -25,7 +25,7 @@ from beamsearch.judge import serving
 from beamsearch.judge.as_cuda import AsCuda
 from beamsearch.judge.interpreter import METER, TooMuchWork
 from beamsearch.judge.mapped import MappedMemory
-from beamsearch.judge.protocol import decode_arguments, open_tensor
+from beamsearch.judge.protocol import decode_arguments
 from beamsearch.kernel import bind
 from profiling.gpus import Gpu
 from profiling.standin import cuda_answers
@@ -63,9 +63,6 @@ class Harness:
         self._memory = MappedMemory()
         self._calls: dict[str, Callable[[], Any]] = {}
         self._gpu: Gpu
-        # Bound here so that a candidate that patches modules patches nothing we use.
-        self._plain = torch.Tensor
-        self._copy: Any = torch._C.TensorBase.copy_
         torch.set_num_threads(1)
 
     def do_map(self, places: list[dict[str, Any]]) -> dict[str, Any]:
@@ -128,29 +125,7 @@ class Harness:
         """Copy results into the judge's memory and tell what they were."""
         # A container of another class could do its work while it is walked through.
         results = [*result] if type(result) in (tuple, list) else [result]
-        known = self._memory.addresses()
-        described: list[dict[str, Any]] = []
-        mapped = [self._memory.storage(item) for item in storages]
-        for index, value in enumerate(results):
-            if type(value) is not self._plain:  # a subclass could do its work while it is copied
-                described.append({"type": type(value).__name__})
-                continue
-            told = {
-                "type": "tensor",
-                "shape": list(value.shape),
-                "stride": list(value.stride()),
-                "dtype": str(value.dtype).removeprefix("torch."),
-                "device": str(value.device),
-                "aliases_input": value.untyped_storage().data_ptr() in known,
-            }
-            described.append(told)
-            if index < len(outputs):
-                place = outputs[index]
-                fits = told["shape"] == place["size"] and told["dtype"] == place["dtype"]
-                if fits and value.device.type == "cpu":
-                    with call_mode():
-                        self._copy(open_tensor(place, mapped, "cpu"), value)
-        return {"results": described}
+        return {"results": self._memory.hand_over(results, outputs, storages, "cpu")}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where candidates live: their folders, compile caches and users below the run's scratch folder."""
+"""Where candidates live: their folders and users below the run's scratch folder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ USERS_EACH = 10_000
 
 
 class Homes:
-    """One source, one user, one compile cache, which its own processes share and no others: a
-    candidate could otherwise poison what another one runs. Thread-safe."""
+    """One source, one user, and a folder for each of its processes: a candidate could otherwise
+    poison what another one runs. Thread-safe."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -38,17 +38,10 @@ class Homes:
         folder.mkdir(parents=True)
         return folder
 
-    def cache(self, key: str) -> Path:
-        """The compile cache of a source."""
-        folder = self._scratch / "triton-cache" / key
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
     def plan(self, folder: Path, key: str | None) -> dict[str, Any]:
         """What the walls of a process are to leave it: fields of `walls.Plan`."""
         own, needed = [str(folder)], []
         if key is not None:
-            own.append(str(self.cache(key)))
             needed.append(str(self._scratch / "sources" / key))
         with self._lock:
             number = self._users.setdefault(key or str(folder), len(self._users))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from beamsearch.judge.driver import Mapping, open_descriptor
+from beamsearch.judge.protocol import open_tensor
 
 
 class MappedMemory:
@@ -17,7 +18,10 @@ class MappedMemory:
 
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
-        self._mappings: dict[int, Mapping] = {}
+        self._mappings: list[Mapping] = []
+        # Bound here so that a candidate that patches modules patches nothing we use.
+        self._plain = (torch.Tensor, torch.nn.Parameter)
+        self._copy: Any = torch._C.TensorBase.copy_
 
     def map(
         self, places: Sequence[dict[str, Any]], descriptors: Sequence[int], device: str
@@ -27,7 +31,7 @@ class MappedMemory:
             if place["memory"] == "driver":
                 index = torch.device(device).index
                 mapping = open_descriptor(descriptor, place["bytes"], index)
-                self._mappings[place["id"]] = mapping
+                self._mappings.append(mapping)
                 self._storages[place["id"]] = mapping.tensor().untyped_storage()
             else:
                 path = f"/proc/self/fd/{descriptor}"
@@ -46,14 +50,34 @@ class MappedMemory:
             self._storages[key] = opened
         return self._storages[key]
 
-    def addresses(self) -> set[int]:
-        """Where the storages begin."""
-        return {storage.data_ptr() for storage in self._storages.values()}
-
-    def unmap(self, keys: Sequence[int]) -> None:
-        """Give memory back; nothing here may use it any more."""
-        for key in keys:
-            self._storages.pop(key, None)
-            mapping = self._mappings.pop(key, None)
-            if mapping is not None:
-                mapping.close()
+    def hand_over(
+        self,
+        results: Sequence[Any],
+        outputs: Sequence[dict[str, Any]],
+        storages: Sequence[dict[str, Any]],
+        device: str,
+    ) -> list[dict[str, Any]]:
+        """Copy results into the judge's memory; what each of them was. One that is no plain tensor
+        is told by its type alone: it could do its work while it is copied."""
+        known = {storage.data_ptr() for storage in self._storages.values()}
+        mapped = [self.storage(place) for place in storages]
+        described: list[dict[str, Any]] = []
+        for index, value in enumerate(results):
+            if type(value) not in self._plain:
+                described.append({"type": type(value).__name__})
+                continue
+            told = {
+                "type": "tensor",
+                "shape": list(value.shape),
+                "stride": list(value.stride()),
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "device": str(value.device),
+                "aliases_input": value.untyped_storage().data_ptr() in known,
+            }
+            described.append(told)
+            place = outputs[index] if index < len(outputs) else None
+            fits = place and (told["shape"], told["dtype"]) == (place["size"], place["dtype"])
+            if place and fits and value.device.type == torch.device(device).type:
+                with torch.inference_mode():
+                    self._copy(open_tensor(place, mapped, device), value)
+        return described

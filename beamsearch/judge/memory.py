@@ -127,17 +127,6 @@ class Buffer:
         """All bits set: NaN in every floating-point type, -1 in integers."""
         self.words().fill_(-1)
 
-    def load(self, source: torch.UntypedStorage) -> None:
-        """Copy a storage's bytes in; what is left over is zero."""
-        import torch
-
-        words = self.words()
-        words[-1:].zero_()
-        size = source.nbytes()
-        self.view(torch.uint8, (size,)).copy_(
-            torch.empty(0, dtype=torch.uint8, device=source.device).set_(source, 0, (size,), (1,))
-        )
-
     def checksum(self) -> int:
         """A sum over the words in which every position has its own weight."""
         import torch

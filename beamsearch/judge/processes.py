@@ -188,7 +188,6 @@ class ForkServers:
         lifetime_s: float = float("inf"),
     ) -> CandidateProcess:
         folder = self._homes.folder(mode)
-        cache = self._homes.cache(key) if key else folder
         output = _new_file(folder / "output.txt")
         ours, theirs = socket.socketpair()
         try:
@@ -199,7 +198,7 @@ class ForkServers:
                 "output": str(folder / "output.txt"),
                 "env": {
                     "TMPDIR": str(folder),
-                    "TRITON_CACHE_DIR": str(cache),
+                    "TRITON_CACHE_DIR": str(folder),
                     "HOME": str(folder),
                     "CUDA_VISIBLE_DEVICES": "",  # no candidate's Python ever has a GPU
                 },

@@ -66,6 +66,10 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
         from beamsearch.judge.interpreter import prepare_interpreter
 
         prepare_interpreter()
+    else:
+        from triton.runtime.cache import triton_key
+
+        triton_key()  # reads all of Triton, a third of a second, and is kept from then on
     # An orphan of a candidate comes to this process, so that it can be found and ended.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     gc.collect()

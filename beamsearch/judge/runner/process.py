@@ -15,15 +15,10 @@ from typing import Any
 
 import torch
 
+from beamsearch.judge import serving
 from beamsearch.judge.driver import LIBRARY, bound
 from beamsearch.judge.mapped import MappedMemory
-from beamsearch.judge.protocol import (
-    Gone,
-    decode_arguments,
-    open_tensor,
-    receive_with_descriptors,
-    send,
-)
+from beamsearch.judge.protocol import decode_arguments
 from beamsearch.judge.reference import reference_maker
 from beamsearch.judge.runner.graphs import Graph, NoGraph
 from beamsearch.judge.runner.launching import Function, Loader
@@ -42,20 +37,10 @@ Run = Callable[[], list[torch.Tensor]]
 
 def serve(link: socket.socket) -> None:
     """Answer requests until the other end hangs up. After a CUDA error the process is of no use."""
-    runner = Runner()
-    while True:
-        try:
-            request, runner.descriptors = receive_with_descriptors(link)
-        except Gone:
-            return
-        try:
-            answer = getattr(runner, "do_" + request.pop("op"))(**request)
-        except Exception as error:  # noqa: BLE001 - told to the judge, who decides what it means
-            answer = {"error": describe_error(error)}
-        send(link, answer)
+    serving.serve(link, Runner(), describe_error)
 
 
-def describe_error(error: Exception) -> dict[str, Any]:
+def describe_error(error: BaseException) -> dict[str, Any]:
     """An error's type and message: CudaError for what CUDA reports, OutOfMemoryError for memory."""
     traceback.print_exception(error)
     message = str(error).strip()[:4000] or type(error).__name__
@@ -115,12 +100,6 @@ class Runner:
     def do_map(self, places: list[dict[str, Any]]) -> dict[str, Any]:
         """Map memory whose descriptors came along."""
         self._memory.map(places, self.descriptors, self._device)
-        return {}
-
-    def do_unmap(self, keys: list[int]) -> dict[str, Any]:
-        """Give memory back that the judge has given up; no bound call may lie on it."""
-        self._watch.wait()
-        self._memory.unmap(keys)
         return {}
 
     def do_plan(
@@ -199,21 +178,6 @@ class Runner:
         ms, host_ms, results = self._timed(made.program, run)
         self._last = (made.program, results)
         return {"ms": ms, "host_ms": host_ms, "graph": graph}
-
-    def do_warm(self, call: str, graph: bool, count: int) -> dict[str, Any]:
-        """Untimed calls on memory that is fresh before the first."""
-        made = self._bound(call)
-        self._last = None
-        try:
-            run = self._runnable(made, graph)
-        except NoGraph as reason:
-            return {"no_graph": str(reason)}
-        made.program.refresh(fresh=True)
-        for _ in range(count):
-            self._watch.flush()
-            run()
-        self._watch.wait()
-        return {}
 
     def do_collect(
         self, outputs: list[dict[str, Any]], storages: list[dict[str, Any]]
@@ -301,26 +265,7 @@ class Runner:
     ) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were, and what was damaged."""
         guards = program.broken_guards()
-        mapped = [self._memory.storage(place) for place in storages]
-        known = self._memory.addresses()
-        described: list[dict[str, Any]] = []
-        for index, value in enumerate(results):
-            if not isinstance(value, torch.Tensor):
-                described.append({"type": type(value).__name__})
-                continue
-            told = {
-                "type": "tensor",
-                "shape": list(value.shape),
-                "dtype": str(value.dtype).removeprefix("torch."),
-                "stride": list(value.stride()),
-                "device": str(value.device),
-                "aliases_input": value.untyped_storage().data_ptr() in known,
-            }
-            described.append(told)
-            place = outputs[index] if index < len(outputs) else None
-            if place and (told["shape"], told["dtype"]) == (place["size"], place["dtype"]):
-                with torch.inference_mode():
-                    open_tensor(place, mapped, self._device).copy_(value)
+        described = self._memory.hand_over(results, outputs, storages, self._device)
         self._watch.wait()
         return {"results": described, "guards": guards}
 
