@@ -8,6 +8,8 @@ from beamsearch.environment import devices
 
 
 def pytest_collection_modifyitems(items):
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)  # or one worker ends with them, alone
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not devices():
         for item in marked:

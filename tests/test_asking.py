@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from beamsearch.problem import find_problem
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, read_record
@@ -12,6 +14,8 @@ from tests import PYTHONPATH
 from tests.server import Script, serving
 from tests.thinker import clumsy, think
 from tests.traces import differences
+
+pytestmark = pytest.mark.slow
 
 
 def beamsearch(*arguments, **environment):

@@ -17,6 +17,8 @@ from profiling.profile import Profile
 from tests import PYTHONPATH
 from tests.server import serving
 
+pytestmark = pytest.mark.slow
+
 
 def beamsearch(*arguments, **environment):
     return subprocess.run(

@@ -3,10 +3,14 @@
 import json
 import shutil
 
+import pytest
+
 from beamsearch.records.trace import Trace
 from tests.llm.runs import PROBLEM, beamsearch, ledger
 from tests.server import Script, serving
 from tests.thinker import think
+
+pytestmark = pytest.mark.slow
 
 SOURCE = (PROBLEM / "input_kernel.py").read_text()
 
