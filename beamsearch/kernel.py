@@ -135,7 +135,8 @@ def alike(one: str, other: str) -> bool:
 
 
 def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
-    """The one binding: a call without arguments, used by verification, timing and profiling.
+    """The one binding: a call without arguments, used by verification, timing and profiling. One
+    with `*args, **kwargs`, to be called in any way, gets everything by name.
 
     Raises KernelError where a required name cannot be bound, listing what can.
     """
@@ -153,6 +154,11 @@ def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
             positional.append(arguments.values[known])
         else:
             bound[name] = arguments.values[known]
+    kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
+    if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds:
+        bound = {**arguments.values, **bound}
+        for name in list(_parameters(function))[: len(positional)]:
+            bound.pop(name, None)
     return lambda: function(*positional, **bound)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from profiling.interpreter import mend_interpreter
+from profiling.interpreter import counting_range, mend_interpreter
 from profiling.standin import TargetDriver
 from profiling.tracer import Storages, Tracer
 
@@ -223,7 +223,8 @@ def intercepted_memory(tracer: Tracer, names: dict[str, Any]) -> Iterator[None]:
     finally:
         for name, function in before.items():
             setattr(builder, name, function)
-        del names["range"], interpreter.range
+        del names["range"]
+        interpreter.range = counting_range
         names.update(shadowed)
         interpreter._convert_float = convert
         interpreter.TensorHandle.__post_init__ = check

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
 def mend_interpreter() -> None:
     """Mend this process's interpreter; call after triton was imported, as often as you like.
 
-    Five gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
+    Six gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
     even (Triton 3.6 to 3.9). A loop bound given at run time is a one-element array, which recent
     numpy no longer turns into an index (3.6). `tl.dot` multiplies the bit patterns of bfloat16
     operands, because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9). It
     multiplies float32 in full where it is asked for TF32, which is the default (3.6 to 3.9). A mask
-    that a scalar took part in holds integers, which loads and stores refuse (3.9).
+    that a scalar took part in holds integers, which loads and stores refuse (3.9). A loop counts
+    in Python's integers, which have no `to` (3.6 to 3.9).
     """
     import numpy as np
     import triton.language as tl
@@ -62,6 +64,50 @@ def mend_interpreter() -> None:
         self, ptrs, value, boolean(mask), *rest, **named
     )
     interpreter._patch_lang_tensor = patch_lang_tensor
+
+    _count_in(interpreter)
+
+
+def _count_in(interpreter: Any) -> None:
+    """Have loops count in `Count`: over Python's `range`, and over Triton's."""
+    patch_language = interpreter._patch_lang
+
+    def patch_lang(function: Any) -> Any:
+        function.__globals__.setdefault("range", counting_range)
+        return patch_language(function)
+
+    interpreter.range, interpreter._patch_lang = counting_range, patch_lang
+
+
+def counting_range(*bounds: Any) -> Iterator[Count]:
+    """`range`, of numbers that convert as a kernel's do."""
+    return map(Count, range(*(bound.__index__() for bound in bounds)))
+
+
+class Count(int):
+    """What a loop counts with: an integer of Python's, and a scalar of the kernel's where it is
+    converted. Arithmetic with other integers gives one again."""
+
+    def to(self, dtype: Any, *rest: Any, **named: Any) -> Any:
+        """The scalar in another type."""
+        import triton.language as tl
+
+        return tl.full((), int(self), tl.int32).to(dtype, *rest, **named)
+
+
+def _counted(name: str) -> Callable[[Count, Any], Any]:
+    plain = getattr(int, name)
+
+    def operate(self: Count, other: Any) -> Any:
+        result = plain(self, other)
+        return Count(result) if type(result) is int else result
+
+    return operate
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod"):
+    for _form in (f"__{_name}__", f"__r{_name}__"):
+        setattr(Count, _form, _counted(_form))
 
 
 def _narrow(values: Any) -> Any:

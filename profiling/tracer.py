@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from profiling.coverage import Places, Stores
+from profiling.interpreter import Count
 from profiling.statements import statement_starts
 from profiling.traffic import SECTOR, AccessKind
 
@@ -145,7 +146,7 @@ class Tracer:
             for index, weight in chosen:
                 self.scale = outside * weight
                 before = self.program.loaded, self.program.stored
-                yield turns[index]
+                yield Count(turns[index])
                 loaded.append(self.program.loaded - before[0])
                 stored.append(self.program.stored - before[1])
             if len(chosen) < count:  # the last turn may be a part of one

@@ -174,6 +174,19 @@ def module(source):
     return namespace
 
 
+def test_a_kernel_that_may_be_called_in_any_way_gets_everything_by_name(tmp_path):
+    (tmp_path / "problem.py").write_text(CLASH)
+    arguments = instantiate(find_problem(str(tmp_path))).arguments
+    told = bind(module("def kernel_function(x, *args, **kwargs): return args, kwargs"), arguments)
+    assert told() == ((), {name: v for name, v in arguments.values.items() if name != "x"})
+    told = bind(
+        module("def kernel_function(x, /, *args, **kwargs): return args, kwargs"), arguments
+    )
+    assert told()[0] == () and "x" not in told()[1]
+    told = bind(module("def kernel_function(x, **kwargs): return kwargs"), arguments)
+    assert told() == {}, "it may pass them on"
+
+
 def test_a_name_that_cannot_be_bound_lists_what_can(tmp_path):
     (tmp_path / "problem.py").write_text(CLASH)
     arguments = instantiate(find_problem(str(tmp_path))).arguments

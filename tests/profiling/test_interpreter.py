@@ -27,6 +27,15 @@ def product(a_ptr, b_ptr, c_ptr, loops, precision: tl.constexpr = None):
         c += tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + at), input_precision=precision)
     tl.store(c_ptr + at, c)
 
+@triton.jit
+def counts(y_ptr, loops, step):
+    total = tl.zeros((), tl.int64)
+    for i in tl.range(0, loops):
+        total += i.to(tl.int64) * step
+    for i in range(loops):
+        total += (2 * i + 1).to(tl.int64) * step
+    tl.store(y_ptr, total)
+
 x = torch.randn(1000)
 x[:4] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.00390625])
 y = torch.empty(1000, dtype=torch.bfloat16)
@@ -37,6 +46,10 @@ a, b = (torch.randn(16, 16).to(torch.bfloat16) for _ in range(2))
 c = torch.empty(16, 16)
 product[(1,)](a, b, c, 2)
 assert torch.allclose(c, 2 * (a.float() @ b.float()), rtol=1e-5, atol=1e-5)
+
+total = torch.empty(1, dtype=torch.int64)
+counts[(1,)](total, 4, 1 << 40)
+assert total.item() == (6 + 16) << 40, total
 
 a, b = torch.randn(16, 16), torch.randn(16, 16)
 cut = [(x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b)]
