@@ -185,11 +185,12 @@ class InputSets:
 
     def _build(self, label: str, distribution: Distribution) -> InputSet:
         seed = derive_seed(self._seed, self.problem, label)
-        if self._wide is None:
-            self._wide = oracle_dtype(self.problem, self.device)
-            self._updates = find_updates(self._instance(seed, distribution))
+        is_first, wide = self._wide is None, self._wide or oracle_dtype(self.problem, self.device)
         instance = self._instance(seed, distribution)
-        expected = expect(instance, self._others(seed, distribution), self._wide, distribution)
+        if is_first:
+            self._wide, self._updates = wide, find_updates(instance)
+            instance = replace(instance, updates=self._updates)
+        expected = expect(instance, self._others(seed, distribution), wide, distribution)
         built = InputSet(label, self.problem, seed, distribution, expected, self._updates, instance)
         if self.device == "cpu":
             return built
