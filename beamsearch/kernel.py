@@ -156,9 +156,9 @@ def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
             bound[name] = arguments.values[known]
     kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
     if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds:
-        bound = {**arguments.values, **bound}
-        for name in list(_parameters(function))[: len(positional)]:
-            bound.pop(name, None)
+        placed_first = {n for n, p in _parameters(function).items() if p.kind is p.POSITIONAL_ONLY}
+        others = {n: v for n, v in arguments.values.items() if n not in placed_first}
+        bound = others | bound
     return lambda: function(*positional, **bound)
 
 

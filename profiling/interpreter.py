@@ -84,17 +84,6 @@ def counting_range(*bounds: Any) -> Iterator[Count]:
     return map(Count, range(*(bound.__index__() for bound in bounds)))
 
 
-class Count(int):
-    """What a loop counts with: an integer of Python's, and a scalar of the kernel's where it is
-    converted. Arithmetic with other integers gives one again."""
-
-    def to(self, dtype: Any, *rest: Any, **named: Any) -> Any:
-        """The scalar in another type."""
-        import triton.language as tl
-
-        return tl.full((), int(self), tl.int32).to(dtype, *rest, **named)
-
-
 def _counted(name: str) -> Callable[[Count, Any], Any]:
     plain = getattr(int, name)
 
@@ -105,9 +94,20 @@ def _counted(name: str) -> Callable[[Count, Any], Any]:
     return operate
 
 
-for _name in ("add", "sub", "mul", "floordiv", "mod"):
-    for _form in (f"__{_name}__", f"__r{_name}__"):
-        setattr(Count, _form, _counted(_form))
+class Count(int):
+    """What a loop counts with: an integer of Python's, and a scalar of the kernel's where it is
+    converted. Arithmetic with other integers gives one again."""
+
+    __add__, __radd__ = _counted("__add__"), _counted("__radd__")
+    __sub__, __rsub__ = _counted("__sub__"), _counted("__rsub__")
+    __mul__, __rmul__ = _counted("__mul__"), _counted("__rmul__")
+    __floordiv__, __mod__ = _counted("__floordiv__"), _counted("__mod__")
+
+    def to(self, dtype: Any, *rest: Any, **named: Any) -> Any:
+        """The scalar in another type."""
+        import triton.language as tl
+
+        return tl.full((), int(self), tl.int32).to(dtype, *rest, **named)
 
 
 def _narrow(values: Any) -> Any:

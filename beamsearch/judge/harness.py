@@ -84,7 +84,8 @@ class Harness:
         """Bind a set of arguments under a name."""
         assert self.module is not None
         mapped = [self._memory.storage(item) for item in storages]
-        self._calls[name] = bind(self.module, decode_arguments(arguments, mapped, "cpu"))
+        with AsCuda("cpu"):
+            self._calls[name] = bind(self.module, decode_arguments(arguments, mapped, "cpu"))
         return {}
 
     def do_trace(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -93,9 +94,10 @@ class Harness:
 
         assert self.module is not None
         skip_dynamo()
-        call = bind(self.module, decode_arguments(arguments, None, "meta"))
-        with call_mode(), AsCuda("meta"):
-            trace = trace_call(call, self._gpu)
+        with AsCuda("meta"):
+            call = bind(self.module, decode_arguments(arguments, None, "meta"))
+            with call_mode():
+                trace = trace_call(call, self._gpu)
         return {"trace": trace.model_dump(mode="json")}
 
     def do_call(

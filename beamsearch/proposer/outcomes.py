@@ -24,7 +24,7 @@ LESSON_CHARACTERS = 400
 asked, 404 have over 240 characters and 117 over 400."""
 STAGES = {
     "load": "It could not be imported, bound or patched together: nothing was computed.",
-    "policy": "Its source was refused unseen; another way to compute the same must be found.",
+    "policy": "Its source was refused before it was imported: the reason says what of it.",
     "review": "It was not run: a reviewer expects this. Where the reviewer is wrong, say so in the "
     "line of description and give the kernel again with the doubtful place made plain.",
     "compile": "Triton's compiler refused it; no value was computed.",

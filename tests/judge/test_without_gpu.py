@@ -14,7 +14,7 @@ from beamsearch.problem import find_problem, instantiate, read_problem, shrink
 from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict
 from profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL
-from tests.judge.suite.cases import FOLDER
+from tests.judge.suite.cases import FOLDER, opened, read_cases
 from tests.judge.test_verdicts import variant
 
 HEAD = """
@@ -281,6 +281,18 @@ def test_kernel_for_aligned_sizes_alone_is_correct_and_specialised(
     )
     assert verdict.correct, verdict.reason
     assert verdict.reach is Reach.SPECIALISED
+
+
+def test_a_model_may_put_its_weights_on_the_gpu() -> None:
+    """As many do that were written for one: here it is the host that has them."""
+    (case,) = read_cases(["honest_more/rms_norm_model_new"])
+    weight, kernel = "torch.ones(columns)", "        rows, columns = x.shape\n"
+    assert weight in case.source and kernel in case.source
+    source = case.source.replace(weight, 'torch.ones(columns, device="cuda")')
+    source = source.replace(kernel, f"        assert x.device == self.weight.device\n{kernel}")
+    with opened(case.problem, None) as executor:
+        verdict = verdict_of(executor, source)
+    assert verdict.correct, verdict.reason
 
 
 def test_zeros_that_torch_wrote_need_no_store(executor: LocalExecutor) -> None:

@@ -10,6 +10,7 @@ import triton.language as tl
 
 PROBLEM = "row_softmax"
 HARMLESS = "what the import computes is a step of each call, and timed"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit

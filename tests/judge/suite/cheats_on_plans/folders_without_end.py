@@ -10,6 +10,7 @@ import triton.language as tl
 
 PROBLEM = "row_softmax"
 HARMLESS = "its folders are removed, and it computes what it should"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit

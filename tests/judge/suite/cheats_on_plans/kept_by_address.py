@@ -10,6 +10,7 @@ import triton.language as tl
 
 PROBLEM = "row_softmax"
 HARMLESS = "no captured call meets an address again, so that the plan computes everything"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit
