@@ -318,9 +318,7 @@ def least_work(problem: Problem) -> LeastWork:
     """
     import torch
 
-    from beamsearch.dispatch_modes import skip_dynamo
-    from beamsearch.random_draws import Draws
-    from beamsearch.tf32 import Tf32
+    from beamsearch.dispatch_modes import Draws, Tf32, skip_dynamo
 
     skip_dynamo()  # ahead of the counter's own modes
     from torch.utils.flop_counter import FlopCounterMode

@@ -178,7 +178,7 @@ def _own_outputs(
 ) -> tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]:
     """PyTorch's own outputs by the rule of precision; and, where that allows TF32 and an operation
     would use it on a GPU, what these are with operands cut to TF32."""
-    from beamsearch.tf32 import Tf32
+    from beamsearch.dispatch_modes import Tf32
 
     with products(instance.precision):
         with Tf32() as by_default:

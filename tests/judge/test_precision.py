@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from beamsearch.dispatch_modes import Tf32
 from beamsearch.executor.jobs import JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge.compare import Scale, compare, mean_and_spread, rms_error
@@ -18,7 +19,6 @@ from beamsearch.judge.oracle import expected_of, run_oracle
 from beamsearch.judge.precision import lower_precision
 from beamsearch.judge.reference import problem_message
 from beamsearch.problem import instantiate, read_problem
-from beamsearch.tf32 import Tf32
 from profiling.gpus import find_gpu
 from tests.judge.conftest import write_problem
 from tests.judge.suite.cases import FOLDER
