@@ -8,7 +8,7 @@ from beamsearch.errors import Stopped
 from beamsearch.executor.jobs import Executor, JudgeJob, Subject
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.trace import Trace, recorded
-from beamsearch.records.verdict import Verdict
+from beamsearch.records.verdict import Stage, Verdict
 from beamsearch.summary import comparable_times, find_candidate
 
 
@@ -30,7 +30,8 @@ def choose_winner(
     for candidate in [best, *sorted(others, key=lambda c: times[c.name])]:
         verdict = examine(trace, executor, candidate, stop)
         if verdict.correct:
-            return candidate, notes
+            longer = [c for c in verdict.checks if c.stage is Stage.PYTHON and not c.passed]
+            return candidate, [*notes, *(f"{candidate.name}: {c.message}" for c in longer)]
         reason = f"fails a closer look and is not the winner: {verdict.reason}"
         notes.append(f"{candidate.name} {reason}")
     return best, notes

@@ -140,7 +140,8 @@ def plain(taken: Measurement) -> str:
     """What the same call takes without a CUDA graph, or that it could have none."""
     if taken.graph is False:
         return "; no graph"
-    return "" if taken.plain_ms is None else f"; {taken.plain_ms:.4g} without a graph"
+    told = "" if taken.plain_ms is None else f"; {taken.plain_ms:.4g} without a graph"
+    return told + ("" if taken.host_us is None else f"; {taken.host_us:.0f} us of Python")
 
 
 def as_json(

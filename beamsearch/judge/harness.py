@@ -1,4 +1,5 @@
-"""What runs around a candidate in Triton's interpreter: our code, bound before it is imported.
+"""What runs around a candidate in Triton's interpreter, and once on a GPU at the end: our code,
+bound before it is imported.
 
 It maps the judge's memory, imports the kernel, binds it by the one binding, calls it, and copies
 what comes back into memory that the judge owns, where it is compared. Every call runs under
@@ -10,10 +11,12 @@ from __future__ import annotations
 import importlib.util
 import linecache
 import socket
+import statistics
 import sys
+import time
 import traceback
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -54,9 +57,10 @@ def call_mode() -> Any:
 
 
 class Harness:
-    """One candidate's process in the interpreter."""
+    """One candidate's process, in the interpreter unless it is given a GPU."""
 
     def __init__(self) -> None:
+        self._device = "cpu"
         self.source: str | None = None
         self.module: ModuleType | None = None
         self.descriptors: list[int] = []
@@ -67,16 +71,24 @@ class Harness:
 
     def do_map(self, places: list[dict[str, Any]]) -> dict[str, Any]:
         """Map memory whose descriptors came along."""
-        self._memory.map(places, self.descriptors, "cpu")
+        self._memory.map(places, self.descriptors, self._device)
+        return {}
+
+    def do_open(self, device: int) -> dict[str, Any]:
+        """Take a GPU, before the candidate is there."""
+        self._device = f"cuda:{device}"
+        torch.cuda.set_device(device)
+        torch.zeros(1, device=self._device)  # the context
         return {}
 
     def do_load(self, source: str, gpu: dict[str, Any]) -> dict[str, Any]:
         """Import a kernel, for this GPU."""
         self.source = source
         self._gpu = Gpu.model_validate(gpu)
-        for name, answer in cuda_answers(self._gpu).items():
-            setattr(torch.cuda, name, answer)
-        with AsCuda("cpu"):
+        if self._device == "cpu":
+            for name, answer in cuda_answers(self._gpu).items():
+                setattr(torch.cuda, name, answer)
+        with self._pretending():
             self.module = load_kernel(source)
         return {}
 
@@ -84,9 +96,25 @@ class Harness:
         """Bind a set of arguments under a name."""
         assert self.module is not None
         mapped = [self._memory.storage(item) for item in storages]
-        with AsCuda("cpu"):
-            self._calls[name] = bind(self.module, decode_arguments(arguments, mapped, "cpu"))
+        with self._pretending():
+            self._calls[name] = bind(self.module, decode_arguments(arguments, mapped, self._device))
         return {}
+
+    def _pretending(self) -> AbstractContextManager[Any]:
+        return AsCuda("cpu") if self._device == "cpu" else nullcontext()
+
+    def do_host_time(self, name: str, count: int) -> dict[str, Any]:
+        """Median microseconds after which the bound call is back, while the GPU has nothing else to
+        do: what its Python takes."""
+        times = []
+        with call_mode():
+            for _ in range(count):
+                torch.cuda.synchronize()
+                began = time.perf_counter()
+                self._calls[name]()
+                times.append(time.perf_counter() - began)
+            torch.cuda.synchronize()
+        return {"host_us": 1e6 * statistics.median(times)}
 
     def do_trace(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Which bytes the bound call touches at the true shapes, from the interpreter."""
@@ -113,21 +141,27 @@ class Harness:
         much `work`."""
         METER.begin(work)
         try:
-            with call_mode(), _poisoned_memory(), AsCuda("cpu"):
+            with call_mode(), _poisoned_memory(), self._pretending():
                 result = self._calls[name]()
                 second = self._calls[then]() if then is not None else None
+            self._wait()
         finally:
             METER.limit = None
         ran = {"launched": sorted(METER.launched), "block": METER.block, "work": METER.work}
         answer = self._hand_over(result, outputs, storages)
+        self._wait()
         del second
         return answer | ran
+
+    def _wait(self) -> None:
+        if self._device != "cpu":
+            torch.cuda.synchronize()
 
     def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
         """Copy results into the judge's memory and tell what they were."""
         # A container of another class could do its work while it is walked through.
         results = [*result] if type(result) in (tuple, list) else [result]
-        return {"results": self._memory.hand_over(results, outputs, storages, "cpu")}
+        return {"results": self._memory.hand_over(results, outputs, storages, self._device)}
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from beamsearch.judge.sweep import Sweeper
 from beamsearch.judge.timing import prepare, time_calls
 from beamsearch.judge.verification.decide import ShapeSets
 from beamsearch.judge.verification.on_gpu import Elsewhere, shapes_for
+from beamsearch.judge.verification.python_call import call_python, tell_host_time
 from beamsearch.judge.verify import (
     FIRST_CALL_S,
     GPU_CALL_S,
@@ -112,6 +113,7 @@ class MeasuringJudge:
         self._profiles: dict[str, Profile] = {}
         self._chosen: dict[str, Form] = {}
         """Source -> the form that was judged."""
+        self._host_us: dict[str, float] = {}
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
         self._lock = threading.Lock()
 
@@ -277,6 +279,9 @@ class MeasuringJudge:
                     measured = self._visit.measure(replay, timed, log)
                     measurement = measured.model_copy(update={"configs": dict(form.pins)})
             if thorough:
+                host_us = self._call_python(source, path, form, log)
+                tell_host_time(host_us, measurement.time_ms, log)
+                measurement = measurement.model_copy(update={"host_us": host_us})
                 self._tell_layouts(path, source_key(source), form, log)
             else:
                 log.not_checked.append(NOT_IN_A_RUN)
@@ -286,6 +291,16 @@ class MeasuringJudge:
         finally:
             timed.restore()
         return measurement
+
+    def _call_python(self, source: str, path: str, form: Form, log: Log) -> float:
+        """What a call of the source takes on the host, in microseconds; once a source. Needs the
+        lane. Raises Rejected."""
+        key = source_key(source)
+        if key not in self._host_us:
+            target = self._device, self._gpu.model_dump(mode="json")
+            on = self._true, self._true_sets()[0]
+            self._host_us[key] = call_python(self._servers, path, key, form, target, on, log)
+        return self._host_us[key]
 
     def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:
         """Those a candidate of this key is run on; the first of them are everybody's. Raises
@@ -356,7 +371,27 @@ class MeasuringJudge:
                 ) from error
             finally:
                 timed.restore()
-        return found.model_copy(update={"failed": failed | found.failed})
+            found = found.model_copy(update={"failed": failed | found.failed})
+            return self._with_host_times(found, subjects, chosen)
+
+    def _with_host_times(
+        self, found: Comparison, subjects: Sequence[Subject], chosen: Mapping[str, Form]
+    ) -> Comparison:
+        """The kernels' own Python called too: one that is wrong there has no time."""
+        times, failed = dict(found.measurements), dict(found.failed)
+        for subject in subjects:
+            if subject.name not in chosen or subject.name not in times:
+                continue
+            source = source_of(subject)
+            path = write_source(self._scratch, source)
+            try:
+                host_us = self._call_python(source, path, chosen[subject.name], Log())
+                told = {"host_us": host_us}
+                times[subject.name] = times[subject.name].model_copy(update=told)
+            except Rejected as rejection:
+                failed[subject.name] = rejection.reason
+                del times[subject.name]
+        return found.model_copy(update={"measurements": times, "failed": failed})
 
     def _choose(
         self,

@@ -28,8 +28,8 @@ from beamsearch.judge.protocol import Gone
 from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, bubblewrap
 
 Mode = Literal["normal", "interpreter"]
-Role = Literal["interpreting", "capturing", "compiling"]
-"""What a forked process is for; the first needs the interpreter's server."""
+Role = Literal["interpreting", "capturing", "compiling", "calling"]
+"""What a forked process is for; the first needs the interpreter's server, the last a GPU."""
 
 __all__ = ["CandidateProcess", "DeadlineMissed", "ForkServers", "ProcessDied", "ToldError"]
 
@@ -200,10 +200,12 @@ class ForkServers:
                     "TMPDIR": str(folder),
                     "TRITON_CACHE_DIR": str(folder),
                     "HOME": str(folder),
-                    "CUDA_VISIBLE_DEVICES": "",  # no candidate's Python ever has a GPU
+                    # No candidate's Python has a GPU, but to be called as users will call it.
+                    **({} if role == "calling" else {"CUDA_VISIBLE_DEVICES": ""}),
                 },
                 "walls": self._plan(folder, key),
-                "data_bytes": data_bytes,
+                # CUDA reserves more than there is memory.
+                "data_bytes": None if role == "calling" else data_bytes,
                 "file_bytes": FILE_BYTES,
             }
             generation = self._generation

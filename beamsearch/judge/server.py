@@ -141,8 +141,9 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
         _die_with_parent()
         _redirect(request["output"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
-        limit = _data_bytes() + request["data_bytes"]
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        if request["data_bytes"] is not None:
+            limit = _data_bytes() + request["data_bytes"]
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
         # Where memory runs out, the candidate is what goes.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
@@ -167,7 +168,7 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
 
 def _serve_as(role: str, link: socket.socket) -> None:
     """Be what the judge asked for, until it hangs up."""
-    if role == "interpreting":
+    if role in ("interpreting", "calling"):
         from beamsearch.judge import harness
 
         harness.serve(link)

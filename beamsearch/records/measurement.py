@@ -31,6 +31,9 @@ class Measurement(Record):
     """Whether the call was timed as a CUDA graph, so that the host has no part in it."""
     plain_ms: float | None = None
     """Median of the same call without a graph."""
+    host_us: float | None = None
+    """Microseconds of Python in a plain call, by the kernel's own process: nothing is ranked by
+    it."""
     configs: dict[str, str] = {}
     """Function -> the configuration of its autotuner that was timed, in Triton's words."""
     clock_start_mhz: int | None = None

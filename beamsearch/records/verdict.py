@@ -46,6 +46,8 @@ class Stage(StrEnum):
     launches at the problem's own, else they are reported."""
     LAYOUT = "layout"
     """Inputs that are not contiguous or not aligned: reported, never failed."""
+    PYTHON = "python"
+    """The kernel's own Python, called on the GPU as users will; what it costs is reported."""
     MEMORY = "memory"
     """Every access inside its tensors, under compute-sanitizer."""
 
