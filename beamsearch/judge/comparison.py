@@ -10,7 +10,15 @@ from beamsearch.executor.jobs import Subject
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.runner.client import Replay, RunnerProcess
-from beamsearch.judge.timing import Sample, TimedInputs, believe, checked_share, prepare, time_calls
+from beamsearch.judge.timing import (
+    Sample,
+    TimedInputs,
+    believe,
+    checked_share,
+    prepare,
+    time_calls,
+    undisturbed,
+)
 from beamsearch.judge.verify import FIRST_CALL_S, Rejected, guarded
 from beamsearch.problem import Problem
 from beamsearch.records.verdict import Stage
@@ -48,14 +56,20 @@ class Comparer:
                 self._attempt(subject.name, lambda s=subject: self._prepare(s, forms))  # type: ignore[misc]
             slowest = max(self._estimates.values(), default=1.0)
             rounds = ROUNDS if slowest < 30 else ROUNDS // 2
-            for _ in range(rounds):
-                for name in list(self._replays):
-                    self._attempt(name, lambda n=name: self._turn(n, rounds))  # type: ignore[misc]
-            for name in list(self._replays):
-                self._attempt(name, lambda n=name: self._believe(n))  # type: ignore[misc]
+            undisturbed(lambda: self._take_turns(rounds))
         finally:
             for runner in self._runners.values():
                 runner.end()
+
+    def _take_turns(self, rounds: int) -> None:
+        """So many turns of all that are still in. Raises Shared."""
+        for name in self._replays:
+            self.turns[name], self.plain[name] = [], []
+        for _ in range(rounds):
+            for name in list(self._replays):
+                self._attempt(name, lambda n=name: self._turn(n, rounds))  # type: ignore[misc]
+        for name in list(self._replays):
+            self._attempt(name, lambda n=name: self._believe(n))  # type: ignore[misc]
 
     @property
     def graphs(self) -> dict[str, bool]:
@@ -110,7 +124,6 @@ class Comparer:
                 lambda: runner.ask("reference", TUNING_S, name=name, problem=problem, mode=mode),
             )
             self._estimates[name] = prepare(replay, self._timed, TUNING_S)
-        self.turns[name], self.plain[name] = [], []
 
     def _turn(self, name: str, rounds: int) -> None:
         """One of so many turns: as many calls as fit, and one without its graph.
@@ -124,8 +137,9 @@ class Comparer:
         self.plain[name] += time_calls(replay, timed, 1, checked_share(rounds), plain=True)
 
     def _believe(self, name: str) -> None:
-        """The clocks agree, as where a candidate is timed alone. Raises Rejected."""
-        believe([sample for turn in self.turns[name] for sample in turn], self._timed.flush_ms)
+        """The clocks agree, as where a candidate is timed alone. Raises Rejected, and Shared."""
+        samples = [sample for turn in self.turns[name] for sample in turn]
+        believe(samples, self._timed.flush_ms, self._replays[name].empty)
 
 
 def baseline_caches() -> dict[str, str]:

@@ -25,6 +25,7 @@ from beamsearch.judge.timing import (
     prepare,
     repetitions,
     time_calls,
+    undisturbed,
 )
 from beamsearch.judge.verify import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
 from beamsearch.problem import Problem, least_work
@@ -67,8 +68,7 @@ class Visit:
         before = self._gauges.read()
         estimate = prepare(replay, timed, FIRST_CALL_S)
         count = repetitions(estimate)
-        samples = time_calls(replay, timed, count, checked_share(count))
-        believe(samples, timed.flush_ms)
+        samples = undisturbed(lambda: self._samples(replay, timed, count))
         graph = not replay.no_graph
         plain = time_calls(replay, timed, PLAIN_CALLS, checked_share(PLAIN_CALLS), plain=True)
         measurement = self.measurement(samples, before, graph=graph, plain=plain)
@@ -81,6 +81,12 @@ class Visit:
         if told := below_arithmetic(measurement.time_ms, self._work, self._gpu):
             log.reported(Stage.TIMING, "floor", False, told)
         return measurement
+
+    def _samples(self, replay: Replay, timed: TimedInputs, count: int) -> list[Sample]:
+        """So many timed calls. Raises Rejected, and Shared."""
+        samples = time_calls(replay, timed, count, checked_share(count))
+        believe(samples, timed.flush_ms, replay.empty)
+        return samples
 
     def _check_share(self, replay: Replay, whole: float, log: Log) -> None:
         """Torch's own operations take a third of a call at most, of whose time the results were

@@ -5,14 +5,19 @@ from __future__ import annotations
 import random
 import secrets
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from beamsearch.errors import BeamsearchError
 from beamsearch.judge.inputs import Handout, InputSet, InputSets
 from beamsearch.judge.runner.client import Replay
 from beamsearch.judge.stopwatch import QUEUED
 from beamsearch.judge.verify import GPU_CALL_S, Rejected, bind, call_once, check_result, guarded
 from beamsearch.records.verdict import Outcome, Stage
+
+_T = TypeVar("_T")
 
 TARGET_MS = 100.0
 """Kernel time a candidate is given: enough calls for a median that repeats within a percent."""
@@ -28,6 +33,13 @@ CALL_MS = 0.5
 """What each call may show on the wall clock beside its events and its flushes."""
 HICCUP_MS = 30.0
 """A pause of the host, once in a series."""
+PAUSES_S = (1.0, 5.0, 25.0)
+"""Before what was measured on a GPU that something else uses is measured again."""
+
+
+class Shared(Exception):
+    """Something else keeps the GPU busy, as calls of nothing show: no kernel's fault. Never leaves
+    `undisturbed`."""
 
 
 @dataclass(frozen=True)
@@ -149,17 +161,43 @@ def time_once(
     return Sample(float(answer["ms"]), float(answer["host_ms"]))
 
 
-def believe(samples: Sequence[Sample], flush_ms: float) -> None:
+def believe(
+    samples: Sequence[Sample], flush_ms: float, empty: Callable[[int], Sequence[float]]
+) -> None:
     """The GPU's events and the wall clock agree: events lie in memory that a kernel could find.
 
-    Raises Rejected.
+    `empty` times so many calls of nothing by the wall clock. Raises Rejected where the clocks do
+    not agree, Shared where they would not for calls of nothing either.
     """
+    count = len(samples)
     shown = sum(sample.host_ms for sample in samples)
     claimed = sum(sample.ms for sample in samples)
-    beside = len(samples) * ((QUEUED + 1) * flush_ms + CALL_MS) + HICCUP_MS
-    if claimed > shown or shown > (1 + CLOCK_SHARE) * claimed + beside:
-        reason = (
-            f"{len(samples)} calls take {claimed:.4g} ms by the GPU's events and {shown:.4g} ms by "
-            "the clock, which does not fit"
-        )
-        raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
+    most = count * ((QUEUED + 1) * flush_ms + CALL_MS) + HICCUP_MS
+    if claimed <= shown <= (1 + CLOCK_SHARE) * claimed + most:
+        return
+    if shown > claimed:
+        nothing = sum(guarded(Stage.TIMING, "timing", lambda: empty(count)))
+        if nothing > most:
+            raise Shared(f"{count} calls of nothing take {nothing:.4g} ms, not {most:.4g} at most")
+    reason = (
+        f"{count} calls take {claimed:.4g} ms by the GPU's events and {shown:.4g} ms by the clock, "
+        "which does not fit"
+    )
+    raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
+
+
+def undisturbed(measure: Callable[[], _T]) -> _T:
+    """What `measure` gives while nothing else uses the GPU. Raises BeamsearchError where something
+    does for longer than all pauses together."""
+    for pause_s in PAUSES_S:
+        try:
+            return measure()
+        except Shared:
+            time.sleep(pause_s)
+    try:
+        return measure()
+    except Shared as shared:
+        raise BeamsearchError(
+            f"something else uses the GPU, so that nothing can be timed on it: {shared}; end it "
+            "(`nvidia-smi` lists the processes), and try again"
+        ) from None

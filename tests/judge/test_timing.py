@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from beamsearch.errors import BeamsearchError
+from beamsearch.judge import timing
 from beamsearch.judge.inputs import InputSets
 from beamsearch.judge.memory import SharedMemory
 from beamsearch.judge.stopwatch import QUEUED
-from beamsearch.judge.timing import Sample, TimedInputs, believe, repetitions
+from beamsearch.judge.timing import Sample, TimedInputs, believe, repetitions, undisturbed
 from beamsearch.judge.verify import Rejected
 from beamsearch.problem import Problem, instantiate, shrink
 from beamsearch.records.verdict import Outcome
@@ -73,6 +75,10 @@ def test_calls_fit_the_time_that_a_candidate_is_given(estimate_ms: float, count:
     assert repetitions(estimate_ms) == count
 
 
+def alone(count: int) -> list[float]:
+    return [(QUEUED + 1) * FLUSH_MS] * count
+
+
 def series(ms: float, beside_ms: float, count: int = 20) -> list[Sample]:
     return [Sample(ms, ms + beside_ms) for _ in range(count)]
 
@@ -88,7 +94,7 @@ def series(ms: float, beside_ms: float, count: int = 20) -> list[Sample]:
     ids=["bare", "flushes", "short", "hiccup"],
 )
 def test_events_that_fit_the_clock_are_believed(samples: list[Sample]) -> None:
-    believe(samples, FLUSH_MS)
+    believe(samples, FLUSH_MS, alone)
 
 
 @pytest.mark.parametrize(
@@ -98,5 +104,26 @@ def test_events_that_fit_the_clock_are_believed(samples: list[Sample]) -> None:
 )
 def test_events_that_do_not_fit_the_clock_are_refused(samples: list[Sample]) -> None:
     with pytest.raises(Rejected, match="does not fit") as raised:
-        believe(samples, FLUSH_MS)
+        believe(samples, FLUSH_MS, alone)
     assert raised.value.outcome is Outcome.DISALLOWED
+
+
+def test_a_gpu_that_others_use_is_no_fault_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As seen on an H200 beside an endless kernel: each turn of the GPU takes 2 ms."""
+    slept: list[float] = []
+    monkeypatch.setattr(timing.time, "sleep", slept.append)
+    disturbed = [True, True, False]
+
+    def empty(count: int) -> list[float]:
+        return [2.65] * count
+
+    def measure() -> str:
+        if disturbed.pop(0):
+            believe([Sample(0.05, 2.65)] * 40, FLUSH_MS, empty)
+        return "measured"
+
+    assert undisturbed(measure) == "measured"
+    assert slept == [1.0, 5.0]
+    disturbed = [True] * 4
+    with pytest.raises(BeamsearchError, match=r"something else uses the GPU.*106 ms.*nvidia-smi"):
+        undisturbed(measure)

@@ -124,6 +124,10 @@ class Replay:
             arguments["fresh"] = self.fresh
         return self.runner.ask(op, timeout_s, **arguments)
 
+    def empty(self, count: int) -> list[float]:
+        """Milliseconds of timed calls of nothing, by the wall clock. Raises as `ask`."""
+        return [float(ms) for ms in self.ask("empty", OPEN_S, count=count)["host_ms"]]
+
     def time(self, name: str, *, plain: bool, timeout_s: float) -> dict[str, Any]:
         """One timed call of what is bound: `ms` and `host_ms`. Raises as `ask`."""
         if not (plain or self.no_graph):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
+import signal
 import socket
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -31,13 +34,25 @@ SHARE_CALLS = 5
 """Timed calls of which the share of torch's operations is the medians'."""
 _PERSISTING_L2 = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 _MOST_SCRATCH_ALIGN = 256
+_END_S = 5.0
+"""Seconds in which a process whose judge is gone ends by itself."""
 
 Run = Callable[[], list[torch.Tensor]]
 
 
 def serve(link: socket.socket) -> None:
     """Answer requests until the other end hangs up. After a CUDA error the process is of no use."""
+    threading.Thread(target=_end_with, args=(link,), daemon=True).start()
     serving.serve(link, Runner(), describe_error)
+
+
+def _end_with(link: socket.socket) -> None:
+    """End the process once the judge is gone, though a kernel may never end for which it waits."""
+    poll = select.poll()
+    poll.register(link, select.POLLRDHUP)
+    poll.poll()
+    time.sleep(_END_S)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
@@ -175,9 +190,15 @@ class Runner:
             run = self._runnable(made, graph)
         except NoGraph as reason:
             return {"no_graph": str(reason)}
-        ms, host_ms, results = self._timed(made.program, run)
+        made.program.refresh(fresh=False, garbage=True)
+        ms, host_ms, results = self._timed(run)
         self._last = (made.program, results)
         return {"ms": ms, "host_ms": host_ms, "graph": graph}
+
+    def do_empty(self, count: int) -> dict[str, Any]:
+        """What the wall clock shows of so many timed calls of nothing, in milliseconds: flushes,
+        and whatever else keeps the GPU busy."""
+        return {"host_ms": [self._timed(list)[1] for _ in range(count)]}
 
     def do_collect(
         self, outputs: list[dict[str, Any]], storages: list[dict[str, Any]]
@@ -204,12 +225,15 @@ class Runner:
         return {"operations_ms": self._median_ms(program, part)}
 
     def _median_ms(self, program: Program, run: Run) -> float:
-        return median(self._timed(program, run)[0] for _ in range(SHARE_CALLS))
+        times = []
+        for _ in range(SHARE_CALLS):
+            program.refresh(fresh=False, garbage=True)
+            times.append(self._timed(run)[0])
+        return median(times)
 
-    def _timed(self, program: Program, run: Run) -> tuple[float, float, list[torch.Tensor]]:
+    def _timed(self, run: Run) -> tuple[float, float, list[torch.Tensor]]:
         """Milliseconds of one call on the GPU and on the wall clock, and what it returned."""
         watch = self._watch
-        program.refresh(fresh=False, garbage=True)
         watch.wait()
         self._reset_l2()
         for _ in range(QUEUED + 1):

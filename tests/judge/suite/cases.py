@@ -82,15 +82,17 @@ class Result:
 
     @property
     def as_expected(self) -> bool:
-        """Cheats and wrong kernels are rejected, honest ones correct; hostile ones do no harm."""
+        """Cheats and wrong kernels are rejected, but for cheats that gain nothing; honest ones are
+        correct; hostile ones do no harm."""
         if self.judgement is None:
             return False
         if self.case.kind == "hostile":
             in_time = self.seconds < START_S + HOSTILE_DEADLINE_S + GRACE_S
             # One that is correct did no harm, and was judged whole, which takes its time.
             return (in_time or self.correct) and self.next_is_fine is True
-        gains_nothing = self.case.kind == "honest" or self.case.harmless is not None
-        return self.correct == gains_nothing and not self.gains
+        if self.case.harmless is not None:
+            return not self.gains
+        return self.correct == (self.case.kind == "honest")
 
     @property
     def gains(self) -> bool:

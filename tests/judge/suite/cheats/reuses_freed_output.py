@@ -6,6 +6,8 @@ import triton.language as tl
 
 PROBLEM = "row_softmax"
 NEEDS_GPU = "there are fewer calls than twenty here"
+HARMLESS = "a call that is captured computes, or else the captured calls differ"
+SAME_WORK = "honest/softmax_plain"
 
 state = {"calls": 0}
 

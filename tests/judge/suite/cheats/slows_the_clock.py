@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 
 PROBLEM = "row_softmax"
+HARMLESS = "no clock of a GPU can be set behind the walls"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit

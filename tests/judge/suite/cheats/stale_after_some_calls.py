@@ -6,6 +6,8 @@ import triton.language as tl
 
 PROBLEM = "row_softmax"
 NEEDS_GPU = "there are fewer calls than twelve here"
+HARMLESS = "calls are captured, not counted: the plan computes everything"
+SAME_WORK = "honest/softmax_plain"
 
 state = {"calls": 0, "last": None}
 

@@ -6,6 +6,8 @@ import triton.language as tl
 
 PROBLEM = "row_softmax"
 NEEDS_GPU = "no calls are timed here"
+HARMLESS = "captured calls are given new addresses: the plan computes everything"
+SAME_WORK = "honest/softmax_plain"
 
 kept = {}
 

@@ -12,6 +12,8 @@ from triton.language.extra.cuda import gdc_launch_dependents
 
 PROBLEM = "linear_bfloat16"
 NEEDS_GPU = "only a GPU has dependent launches"
+HARMLESS = "the event waits for all of it, as the clock does"
+SAME_WORK = "honest/linear_specialised"
 
 
 @triton.jit

@@ -11,6 +11,7 @@ import triton.language as tl
 PROBLEM = "linear_bfloat16"
 NEEDS_GPU = "it needs memory of a GPU's module and calls that are timed"
 HARMLESS = "no input comes twice in timed calls: it is right, at the time of its own work"
+SAME_WORK = "honest/linear_specialised"
 
 
 @triton.jit

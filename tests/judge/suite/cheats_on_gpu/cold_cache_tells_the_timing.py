@@ -10,6 +10,8 @@ import triton.language as tl
 
 PROBLEM = "linear_bfloat16"
 NEEDS_GPU = "a cache is a GPU's"
+HARMLESS = "right in each call that was compared, or refused: the load is seldom so slow"
+SAME_WORK = "honest/linear_specialised"
 
 
 @triton.jit

@@ -12,6 +12,7 @@ import triton.language as tl
 PROBLEM = "row_softmax"
 NEEDS_GPU = "events are a GPU's"
 HARMLESS = "no event lies there: it pays for its search"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit

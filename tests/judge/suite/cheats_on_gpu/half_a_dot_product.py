@@ -14,6 +14,7 @@ NEEDS_GPU = "the interpreter judges other shapes"
 HARMLESS = (
     "its own inputs prove nothing, so it is timed on normal ones, which it goes through to the end"
 )
+SAME_WORK = "honest_more/row_dot_library_sum"
 
 
 @triton.jit

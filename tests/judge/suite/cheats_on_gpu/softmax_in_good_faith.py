@@ -11,6 +11,7 @@ import triton.language as tl
 PROBLEM = "row_softmax"
 NEEDS_GPU = "timed calls decide what it gains"
 HARMLESS = "right on all inputs; on those of a problem it does less, as in use"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit

@@ -11,6 +11,7 @@ import triton.language as tl
 PROBLEM = "row_softmax"
 HARMLESS = "lines are told to people; the time is its own"
 NEEDS_GPU = "the interpreter runs no inline assembly"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit

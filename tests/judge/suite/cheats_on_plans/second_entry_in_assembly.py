@@ -11,6 +11,7 @@ import triton.language as tl
 PROBLEM = "row_softmax"
 HARMLESS = "what is launched is the kernel, which takes the most registers of all"
 NEEDS_GPU = "the interpreter runs no inline assembly"
+SAME_WORK = "honest/softmax_plain"
 
 
 @triton.jit
