@@ -2,6 +2,6 @@
 
 import sys
 
-from beamsearch.cli import main
+from beamsearch.cli.app import main
 
 main(["benchmark", *sys.argv[1:]])

@@ -1,5 +1,5 @@
 """`python -m beamsearch`."""
 
-from beamsearch.cli import main
+from beamsearch.cli.app import main
 
 main()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from beamsearch.errors import UsageError
-from beamsearch.precision import Precision
+from beamsearch.problem.precision import Precision
 
 LIMITS = (
     "rounds",

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from beamsearch.environment import devices
+from beamsearch.gpu.environment import devices
 
 
 def pytest_collection_modifyitems(items):

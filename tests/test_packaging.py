@@ -41,7 +41,7 @@ def python(unpacked: Path, folder: Path, *arguments: str) -> subprocess.Complete
 def test_carries_prompts_problems_and_artifacts(unpacked, tmp_path):
     # Given the unpacked wheel, when its resources are asked for from another folder
     code = (
-        "import json, beamsearch; from beamsearch.resources import data_folder\n"
+        "import json, beamsearch; from beamsearch.paths import data_folder\n"
         "names = ('prompts', 'problems', 'artifacts')\n"
         "print(json.dumps([beamsearch.__file__, *map(str, map(data_folder, names))]))"
     )

@@ -2,10 +2,10 @@
 
 import pytest
 
-from beamsearch.baseline import _kept_file
+from beamsearch.baselines.reference_times import _kept_file
 from beamsearch.errors import ProblemError, UsageError
-from beamsearch.judge.reference import problem_message, read_problem_message
-from beamsearch.problem import find_problem
+from beamsearch.judge.runner.reference import problem_message, read_problem_message
+from beamsearch.problem.problem import find_problem
 from beamsearch.settings import Settings, differences, read_settings
 
 

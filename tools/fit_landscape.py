@@ -1,7 +1,7 @@
 """Fit the landscape that strategies are compared on, to recorded runs and hand-written variants.
 
 `python tools/fit_landscape.py [RUN…]` (default: those under artifacts/playbook) writes
-beamsearch/simulation/landscape.json and prints what it rests on. It takes no GPU and a few seconds.
+tools/simulation/landscape.json and prints what it rests on. It takes no GPU and a few seconds.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ VARIANTS = ROOT / "tests" / "data" / "h200_variants.json"
 def main() -> None:
     """Read, fit, write."""
     from beamsearch.records.trace import write_record
-    from beamsearch.simulation.fit import fit, read_run
-    from beamsearch.simulation.landscape import FITTED
+    from tools.simulation.fit import fit, read_run
+    from tools.simulation.landscape import FITTED
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="*", type=Path)

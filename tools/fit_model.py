@@ -2,7 +2,7 @@
 
 `python tools/fit_model.py` compiles and traces every variant again for the GPU they were measured
 on (about five minutes on two cores), writes what each launch has to do into the table of
-measurements, tests/data/h200_variants.json, fits, and writes beamsearch/model_constants.json.
+measurements, tests/data/h200_variants.json, fits, and writes time_model.json beside the model.
 `--measured FILE` first takes new times from a file that tools/measure_variants.py wrote.
 `--fit-only` keeps what the table says of the launches. Compiling and tracing are two processes:
 Triton decides at import which of the two it does.
@@ -24,21 +24,21 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 TABLE = ROOT / "tests" / "data" / "h200_variants.json"
 SOURCES = ROOT / "tests" / "data" / "variant_sources.json"
-CONSTANTS = ROOT / "beamsearch" / "model_constants.json"
+CONSTANTS = ROOT / "profiling" / "kernel_profiling" / "estimate" / "time_model.json"
 
 
 def look(stage: str, names: str, out: Path) -> None:
     """Compile or trace (`stage`) the variants whose names match, into a file: name -> record."""
     from measure_variants import load
 
-    from beamsearch.kernel import bind
-    from beamsearch.problem import find_problem, instantiate
-    from profiling.gpus import find_gpu
+    from beamsearch.problem.kernel import bind
+    from beamsearch.problem.problem import find_problem, instantiate
+    from kernel_profiling.gpus import find_gpu
 
     if stage == "trace":
-        from profiling.access import trace_call as see
+        from kernel_profiling.estimate.access import trace_call as see
     else:
-        from profiling.static import compile_call as see  # type: ignore[assignment]
+        from kernel_profiling.compiler.compile_call import compile_call as see  # type: ignore[assignment]
     gpu = find_gpu("h200")
     instances: dict[str, Any] = {}
     found = {}
@@ -57,10 +57,10 @@ def look(stage: str, names: str, out: Path) -> None:
 
 def works(names: str = "") -> dict[str, list[dict[str, Any]]]:
     """Variant -> what each of its launches has to do, looked at anew."""
-    from beamsearch.model_time import works_of
-    from profiling.gpus import find_gpu
-    from profiling.profile import Profile
-    from profiling.traffic import AccessTrace
+    from kernel_profiling.estimate.time_model import works_of
+    from kernel_profiling.estimate.traffic import AccessTrace
+    from kernel_profiling.gpus import find_gpu
+    from kernel_profiling.profile import Profile
 
     with tempfile.TemporaryDirectory() as folder:
         running = []
@@ -105,8 +105,8 @@ def main() -> None:
         stage, names, out = arguments.look
         look(stage, names, Path(out))
         return
-    from beamsearch.model_fit import fit, leave_one_out, samples_of
-    from profiling.gpus import find_gpu
+    from kernel_profiling.gpus import find_gpu
+    from tools.model_fit import fit, leave_one_out, samples_of
 
     table = json.loads((arguments.measured or TABLE).read_text())
     if not arguments.fit_only:

@@ -211,9 +211,9 @@ def check(variants: list[dict[str, str]]) -> int:
 
     import torch
 
-    from beamsearch.kernel import bind
-    from beamsearch.problem import find_problem, instantiate, shrink
-    from profiling.interpreter import mend_interpreter
+    from beamsearch.problem.kernel import bind
+    from beamsearch.problem.problem import find_problem, instantiate, shrink
+    from kernel_profiling.estimate.interpreter import mend_interpreter
 
     mend_interpreter()
 

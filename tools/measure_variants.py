@@ -48,8 +48,8 @@ def compile_only(variant: dict[str, str], folder: str) -> str:
     """Compile a variant's launches into Triton's cache, on `meta` tensors. Returns an error."""
     from triton.runtime.jit import JITFunction
 
-    from beamsearch.kernel import bind
-    from beamsearch.problem import find_problem, instantiate
+    from beamsearch.problem.kernel import bind
+    from beamsearch.problem.problem import find_problem, instantiate
 
     run = JITFunction.run
     JITFunction.run = lambda self, *args, **kwargs: run(self, *args, **{**kwargs, "warmup": True})
@@ -69,7 +69,7 @@ class Lane:
     def __init__(self, name: str) -> None:
         import torch
 
-        from beamsearch.problem import find_problem, instantiate
+        from beamsearch.problem.problem import find_problem, instantiate
 
         problem = find_problem(name)
         self.name = name
@@ -107,7 +107,7 @@ def measure(variant: dict[str, str], lane: Lane, folder: Path) -> dict[str, Any]
     import torch
     from triton.testing import do_bench
 
-    from beamsearch.kernel import bind
+    from beamsearch.problem.kernel import bind
 
     module = load(variant["name"], variant["source"], folder)
     with torch.inference_mode():

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from beamsearch.model_time import Constants, Work, launch_ms
 from beamsearch.records.record import Record
-from profiling.gpus import Gpu
+from kernel_profiling.estimate.time_model import Constants, Work, launch_ms
+from kernel_profiling.gpus import Gpu
 
 STEPS = (1.6, 1.25, 1.1, 1.04)
 """Factors by which a constant is tried larger and smaller, in turn."""

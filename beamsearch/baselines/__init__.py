@@ -1,1 +1,1 @@
-"""What a run is told as: to a terminal now, on a page later."""
+"""What a kernel is held against: eager, torch.compile and its own Triton, the floor."""

@@ -6,21 +6,21 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from beamsearch.environment import cache_folder, devices, gpu_facts, gpu_state
+from beamsearch.baselines.cache import keep, read_kept
+from beamsearch.baselines.redundant_work import gives_away
 from beamsearch.errors import BeamsearchError
-from beamsearch.executor.lane import Lane
-from beamsearch.executor.usage import Usage
-from beamsearch.giveaways import gives_away
-from beamsearch.kept import keep, read_kept
-from beamsearch.problem import Problem, least_work
+from beamsearch.gpu.environment import cache_folder, devices, gpu_facts, gpu_state
+from beamsearch.gpu.lane import Lane
+from beamsearch.gpu.usage import Usage
+from beamsearch.problem.problem import Problem, least_work
 from beamsearch.records.measurement import Measurement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from profiling.gpus import Gpu
-    from profiling.profile import Floor
-    from profiling.roofline import Ceilings
+    from kernel_profiling.floor.roofline import Ceilings
+    from kernel_profiling.gpus import Gpu
+    from kernel_profiling.profile import Floor
 
 CEILINGS_TIMEOUT_S = 300.0
 """Measuring takes seconds, compiling its kernels on a slow machine a minute."""
@@ -38,7 +38,7 @@ def measure_floor(
     not be read, where this was seen at the true shapes. Raises BeamsearchError where measuring
     fails.
     """
-    from profiling.roofline import make_floor
+    from kernel_profiling.floor.roofline import make_floor
 
     work = least_work(problem)
     ceilings = None
@@ -61,7 +61,7 @@ def beaten_floor(problem: Problem, floor: Floor, time: Measurement, device: int 
     datasheet allows. A problem that may stay in the L2 says nothing about device memory, and 1% is
     noise.
     """
-    from profiling.roofline import Ceilings, corrected_floor
+    from kernel_profiling.floor.roofline import Ceilings, corrected_floor
 
     if device is None or time.source != "measured":
         return floor
@@ -94,7 +94,7 @@ def _ceilings(
     products: str, read_share: float, device: int, usage: Usage | None = None
 ) -> Ceilings:
     """What was kept for this device and driver, else measured now, alone on the GPU."""
-    from profiling.roofline import Ceilings
+    from kernel_profiling.floor.roofline import Ceilings
 
     path = _ceilings_file(products, read_share, device)
     kept = read_kept(path, Ceilings)
@@ -102,7 +102,7 @@ def _ceilings(
         return kept
     # In a process of its own, so that this one never holds the GPU.
     code = (
-        "from profiling.roofline import measure_ceilings\n"
+        "from kernel_profiling.floor.roofline import measure_ceilings\n"
         f"print(measure_ceilings({products!r}, {read_share!r}, {device}).model_dump_json())"
     )
     with Lane(devices()[device].uuid, usage=usage).held():

@@ -1,7 +1,7 @@
 """What a problem's reference gives away, examined once for each problem, and kept.
 
-`python -m beamsearch.giveaways SPEC DEVICE` examines in a process of its own, so that no other
-holds the GPU for it, and prints the record.
+`python -m beamsearch.baselines.redundant_work SPEC DEVICE` examines in a process of its own, so
+that no other holds the GPU for it, and prints the record.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.environment import cache_folder, devices
-from beamsearch.executor.lane import Lane
-from beamsearch.executor.usage import Usage
-from beamsearch.judge.processes import scrubbed_environment
-from beamsearch.judge.reference import problem_message, read_problem_message
-from beamsearch.kept import keep, read_kept
-from beamsearch.problem import Problem, instantiate, shrink
+from beamsearch.baselines.cache import keep, read_kept
+from beamsearch.gpu.environment import cache_folder, devices
+from beamsearch.gpu.lane import Lane
+from beamsearch.gpu.usage import Usage
+from beamsearch.judge.runner.reference import problem_message, read_problem_message
+from beamsearch.judge.sandbox.processes import scrubbed_environment
+from beamsearch.problem.problem import Problem, instantiate, shrink
 
 if TYPE_CHECKING:
-    from profiling.giveaways import Draw
-    from profiling.profile import GivesAway
+    from kernel_profiling.floor.redundant_work import Draw
+    from kernel_profiling.profile import GivesAway
 
 TIMEOUT_S = 120.0
 """Some dozen draws of the largest problems take seconds on a GPU, and of shrunk ones on a CPU."""
@@ -36,7 +36,7 @@ def gives_away(problem: Problem, device: int | None, usage: Usage | None = None)
 
     Where it cannot be examined, the record says why; a floor stands without it.
     """
-    from profiling.profile import GivesAway
+    from kernel_profiling.profile import GivesAway
 
     spec = json.dumps(problem_message(problem), sort_keys=True)
     digest = hashlib.sha256(f"{device is None}/{spec}".encode()).hexdigest()[:24]
@@ -49,7 +49,7 @@ def gives_away(problem: Problem, device: int | None, usage: Usage | None = None)
     try:
         with lane:
             done = subprocess.run(
-                [sys.executable, "-m", "beamsearch.giveaways", spec, place],
+                [sys.executable, "-m", "beamsearch.baselines.redundant_work", spec, place],
                 env=scrubbed_environment(),
                 capture_output=True,
                 text=True,
@@ -70,7 +70,7 @@ def examine_reference(problem: Problem, device: str) -> GivesAway:
 
     Raises ProblemError where its shapes cannot be shrunk, and what the reference raises.
     """
-    from profiling.giveaways import examine
+    from kernel_profiling.floor.redundant_work import examine
 
     true_shapes = device != "cpu"
     examined = problem if true_shapes else shrink(problem, SHRUNK_ELEMENTS)
@@ -81,8 +81,8 @@ def _draw(problem: Problem, device: str, number: int) -> Draw:
     """The first inputs are the problem's own, the others standard normal, of either sign."""
     import torch
 
-    from beamsearch.judge.oracle import as_outputs
-    from profiling.giveaways import OWN_DRAWS, Draw
+    from beamsearch.judge.verification.oracle import as_outputs
+    from kernel_profiling.floor.redundant_work import OWN_DRAWS, Draw
 
     instance = instantiate(problem, device, number, "own" if number < OWN_DRAWS else "normal")
     inputs = zip(instance.arguments.forward, instance.inputs, strict=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from beamsearch.environment import cache_folder, describe
-from beamsearch.executor.jobs import CompareJob, Executor, Subject
-from beamsearch.kept import keep, read_kept
-from beamsearch.kernel import fingerprint
-from beamsearch.problem import Problem
+from beamsearch.baselines.cache import keep, read_kept
+from beamsearch.gpu.environment import cache_folder, describe
+from beamsearch.problem.kernel import fingerprint
+from beamsearch.problem.problem import Problem
+from beamsearch.records.job import CompareJob, Executor, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.run import Baselines
 

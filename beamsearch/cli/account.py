@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamsearch.report.numbers import clock
-from beamsearch.summary import tuning_gain
+from beamsearch.cli.numbers import clock
+from beamsearch.run.results import tuning_gain
 
 if TYPE_CHECKING:
     from beamsearch.records.round import RoundRecord

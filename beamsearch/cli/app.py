@@ -12,17 +12,16 @@ from typing import Annotated, NoReturn
 import typer
 
 from beamsearch import __version__
-from beamsearch.commands.benchmark import benchmark
-from beamsearch.commands.doctor import doctor
-from beamsearch.commands.problems import problems
-from beamsearch.commands.profile import profile
-from beamsearch.commands.replay import replay
-from beamsearch.commands.resume import resume
-from beamsearch.commands.run import run
-from beamsearch.commands.show import show
-from beamsearch.commands.simulate import simulate
-from beamsearch.commands.time import time
-from beamsearch.commands.verify import verify
+from beamsearch.cli.benchmark import benchmark
+from beamsearch.cli.doctor import doctor
+from beamsearch.cli.problems import problems
+from beamsearch.cli.profile import profile
+from beamsearch.cli.replay import replay
+from beamsearch.cli.resume import resume
+from beamsearch.cli.run import run
+from beamsearch.cli.show import show
+from beamsearch.cli.time import time
+from beamsearch.cli.verify import verify
 from beamsearch.errors import BeamsearchError, Stopped, Waiting
 
 EXIT_CODES = """\b
@@ -77,7 +76,6 @@ for verb in (
     profile,
     show,
     benchmark,
-    simulate,
     doctor,
 ):
     app.command(verb.__name__)(verb)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beamsearch.commands.options import DeviceOption, PrecisionOption
+from beamsearch.cli.options import DeviceOption, PrecisionOption
 
 if TYPE_CHECKING:
-    from beamsearch.executor.jobs import Comparison, Executor
-    from beamsearch.problem import Problem
+    from beamsearch.problem.problem import Problem
+    from beamsearch.records.job import Comparison, Executor
     from beamsearch.records.measurement import Measurement
-    from profiling.profile import Floor
+    from kernel_profiling.profile import Floor
 
 COLUMNS = ("eager", "compile", "max_autotune", "input", "opt")
 
@@ -42,7 +42,7 @@ class Row:
 
     def over(self, baseline: str) -> float | None:
         """Speedup of the optimized kernel over a baseline."""
-        from beamsearch.report.numbers import ratio
+        from beamsearch.cli.numbers import ratio
 
         return ratio(self.times.get(baseline), self.times.get("opt"))
 
@@ -82,9 +82,9 @@ def benchmark(
     else that of its newest run under runs/. Exit code 1 where a kernel is wrong or missing. Needs
     an NVIDIA GPU.
     """
-    from beamsearch.environment import check_platform, pick_device
     from beamsearch.errors import NoGpuError
-    from beamsearch.problem import list_problems
+    from beamsearch.gpu.environment import check_platform, pick_device
+    from beamsearch.problem.problem import list_problems
 
     check_platform()
     picked = pick_device(device)
@@ -111,7 +111,7 @@ def find_entry(name: str, precision: str | None = None) -> Entry:
     given. Raises UsageError where it is neither."""
     from dataclasses import replace
 
-    from beamsearch.problem import find_problem, read_problem
+    from beamsearch.problem.problem import find_problem, read_problem
     from beamsearch.records.trace import Trace
 
     folder = Path(name)
@@ -133,9 +133,9 @@ def find_entry(name: str, precision: str | None = None) -> Entry:
 def kept(problem: str) -> Path | None:
     """The optimized kernel of a problem: the fastest under artifacts/, else of the newest run under
     runs/."""
-    from beamsearch.display import WINNER
+    from beamsearch.cli.display import WINNER
+    from beamsearch.paths import data_folder
     from beamsearch.records.trace import Trace
-    from beamsearch.resources import data_folder
 
     confirmed = {
         trace.folder / WINNER: confirmation.winner.time_ms
@@ -150,9 +150,9 @@ def kept(problem: str) -> Path | None:
 
 def measure(entry: Entry, device: int) -> Row:
     """Verify the kernels, then time everything that may be timed, interleaved in one visit."""
-    from beamsearch.commands.lane import lane
+    from beamsearch.baselines.floor import beaten_floor, measure_floor
     from beamsearch.errors import BeamsearchError
-    from beamsearch.floor import beaten_floor, measure_floor
+    from beamsearch.executor.opened import lane
 
     problem, floor, gpu = entry.problem, None, "?"
     times: dict[str, Measurement] = {}
@@ -172,7 +172,7 @@ def measure(entry: Entry, device: int) -> Row:
 
 def compare(entry: Entry, executor: Executor) -> Comparison:
     """Every kernel verified, then all that may be timed interleaved; a reason for each other."""
-    from beamsearch.executor.jobs import CompareJob, JudgeJob, Subject
+    from beamsearch.records.job import CompareJob, JudgeJob, Subject
 
     missing: dict[str, str] = {}
     subjects = [
@@ -245,7 +245,7 @@ def summary(rows: list[Row]) -> list[str]:
 
 def write(path: Path, rows: list[Row], device: int) -> None:
     """Every number and the machine it was taken on, as JSON."""
-    from beamsearch.environment import describe
+    from beamsearch.gpu.environment import describe
     from beamsearch.records.trace import write_text
 
     content = {

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from beamsearch.report.account import account, swept
-from beamsearch.report.numbers import BASELINES, called, clock, of_products, progress, tell
+from beamsearch.cli.account import account, swept
+from beamsearch.cli.numbers import BASELINES, called, clock, of_products, progress, tell
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

@@ -14,7 +14,7 @@ from typing import Literal
 
 import typer
 
-from beamsearch.commands.options import DeviceOption, JsonOption
+from beamsearch.cli.options import DeviceOption, JsonOption
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -63,7 +63,7 @@ def look(device: int | None) -> Iterator[Line]:
 
 
 def _platform() -> Iterator[Line]:
-    from beamsearch.environment import unsupported_platform
+    from beamsearch.gpu.environment import unsupported_platform
 
     reason = unsupported_platform()
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
@@ -91,8 +91,8 @@ def _packages() -> Iterator[Line]:
 
 
 def _gpu(device: int | None) -> Iterator[Line]:
-    from beamsearch.environment import devices, gpu_state, judge_state, pick_device
     from beamsearch.errors import UsageError
+    from beamsearch.gpu.environment import devices, gpu_state, judge_state, pick_device
 
     try:
         picked = pick_device(device)
@@ -156,7 +156,7 @@ def _compiler() -> Iterator[Line]:
 
 
 def _ncu() -> Iterator[Line]:
-    from profiling.ncu import check_permission, find_ncu, ncu_version
+    from kernel_profiling.ncu.run import check_permission, find_ncu, ncu_version
 
     path = find_ncu()
     without = "profiles come from the compiler until then"
@@ -178,7 +178,7 @@ def _ncu() -> Iterator[Line]:
 
 def _walls() -> Line:
     """What candidates are kept from."""
-    from beamsearch.judge.walls import here
+    from beamsearch.judge.sandbox.isolation import here
 
     found = here()
     if not found.startswith("missing"):
@@ -199,7 +199,7 @@ def _endpoint() -> Line:
             "none configured: the built-in playbook thinks",
             "for a model set OPENAI_API_KEY, or OPENAI_BASE_URL for one of your own",
         )
-    from beamsearch.llm.chat import check_endpoint
+    from beamsearch.llm.openai_chat import check_endpoint
 
     answer = check_endpoint()
     if answer.startswith("ok"):
@@ -208,7 +208,7 @@ def _endpoint() -> Line:
 
 
 def _folders() -> Iterator[Line]:
-    from beamsearch.environment import cache_folder
+    from beamsearch.gpu.environment import cache_folder
 
     kept = "baselines and rates are measured again in every run"
     places: list[tuple[str, Path, Level, str]] = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from beamsearch.records.measurement import Measurement
     from beamsearch.records.run import RunRecord
-    from profiling.profile import Floor
+    from kernel_profiling.profile import Floor
 
 BASELINES = ("eager", "compile", "max_autotune")
 

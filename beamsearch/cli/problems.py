@@ -6,12 +6,12 @@ import json as json_module
 
 import typer
 
-from beamsearch.commands.options import JsonOption
+from beamsearch.cli.options import JsonOption
 
 
 def problems(json: JsonOption = False) -> None:
     """List the problems: shapes, dtype, least bytes, FLOPs."""
-    from beamsearch.problem import find_problem, least_work, list_problems
+    from beamsearch.problem.problem import find_problem, least_work, list_problems
 
     rows = []
     for name in list_problems():

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from beamsearch.commands.options import (
+from beamsearch.cli.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
@@ -45,20 +45,20 @@ def profile(
     The floor, the traffic, findings, and the source with its counters: from Nsight Compute where
     there is a GPU, from the compiler alone where there is none. The kernel is verified first.
     """
-    from beamsearch.environment import check_platform, pick_device
+    from beamsearch.gpu.environment import check_platform, pick_device
 
     check_platform()
     picked = pick_device(device)
 
-    from beamsearch.commands.lane import lane
-    from beamsearch.commands.verify import as_json, read_source, told
+    from beamsearch.baselines.floor import beaten_floor, measure_floor
+    from beamsearch.cli.profile_page import ProfilePage
+    from beamsearch.cli.verify import as_json, read_source, told
     from beamsearch.errors import UsageError
-    from beamsearch.executor.jobs import JudgeJob, ProfileJob, Subject
-    from beamsearch.floor import beaten_floor, measure_floor
-    from beamsearch.problem import find_problem
-    from beamsearch.report.profile_page import ProfilePage
-    from profiling.findings import find
-    from profiling.hotspots import annotate
+    from beamsearch.executor.opened import lane
+    from beamsearch.problem.problem import find_problem
+    from beamsearch.records.job import JudgeJob, ProfileJob, Subject
+    from kernel_profiling.findings.findings import find
+    from kernel_profiling.ncu.line_counters import annotate
 
     found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     path = kernel or found.input_kernel

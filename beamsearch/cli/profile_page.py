@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from beamsearch.report.numbers import of_products
+from beamsearch.cli.numbers import of_products
 
 if TYPE_CHECKING:
     from beamsearch.records.measurement import Measurement
-    from profiling.profile import Finding, Floor, Launch, Profile
+    from kernel_profiling.profile import Finding, Floor, Launch, Profile
 
 # What a screen has room for; the JSON has all.
 FINDINGS = 6
@@ -127,7 +127,7 @@ class ProfilePage:
 
     def metrics(self) -> list[str]:
         """The curated metrics by group, with unit and meaning; what is missing is left out."""
-        from profiling.metrics import BY_NAME
+        from kernel_profiling.ncu.metrics import BY_NAME
 
         lines = []
         for launch in self.profile.launches:

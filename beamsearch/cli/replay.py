@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from beamsearch.commands.options import JsonOption, RunArgument
-from beamsearch.commands.run import OutputOption, fresh_folder
+from beamsearch.cli.options import JsonOption, RunArgument
+from beamsearch.cli.run import OutputOption, fresh_folder
 from beamsearch.errors import BeamsearchError, EndpointError, KernelError, Stopped
 
 if TYPE_CHECKING:
     from beamsearch.records.trace import Trace
-    from beamsearch.replay import Comparison
+    from beamsearch.run.replay import Comparison
 
 
 def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = False) -> None:
@@ -21,11 +21,11 @@ def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = Fal
 
     Says what came out differently: prompts, kernels, verdicts, beam, winner.
     """
-    from beamsearch.display import make_display
-    from beamsearch.environment import check_platform
+    from beamsearch.cli.display import make_display
+    from beamsearch.gpu.environment import check_platform
     from beamsearch.records.trace import Trace
-    from beamsearch.replay import compare
-    from beamsearch.replay import replay as run_again
+    from beamsearch.run.replay import compare
+    from beamsearch.run.replay import replay as run_again
 
     check_platform()
     recorded = Trace(run)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from beamsearch.commands.options import (
+from beamsearch.cli.options import (
     FloorMarginOption,
     JsonOption,
     MaxCallsOption,
@@ -40,7 +40,7 @@ def resume(
     However it was stopped, it goes on from what is on disk; a finished run may be given more
     rounds. Answers to a batch are read from `responses*.jsonl` in its folder.
     """
-    from beamsearch.environment import check_platform
+    from beamsearch.gpu.environment import check_platform
     from beamsearch.settings import parse_duration
 
     check_platform()
@@ -56,7 +56,7 @@ def resume(
         "max_calls": max_calls,
     }
 
-    from beamsearch import run as runner
-    from beamsearch.commands.run import observe
+    from beamsearch.cli.run import observe
+    from beamsearch.run import run as runner
 
     observe(lambda observer: runner.resume(run, observer=observer, limits=limits), run, json)

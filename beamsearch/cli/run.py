@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beamsearch.commands.options import (
+from beamsearch.cli.options import (
     DeviceOption,
     DtypeOption,
     FloorMarginOption,
@@ -31,7 +31,7 @@ from beamsearch.errors import Stopped, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamsearch.display import Observer
+    from beamsearch.cli.display import Observer
     from beamsearch.records.run import RunRecord
 
 
@@ -133,7 +133,7 @@ def run(
     modelled. Asks the endpoint of OPENAI_BASE_URL / OPENAI_API_KEY; with none, a built-in playbook
     thinks. Started again on the same --output, it goes on where it stopped.
     """
-    from beamsearch.environment import check_platform
+    from beamsearch.gpu.environment import check_platform
     from beamsearch.settings import read_settings
 
     check_platform()
@@ -171,8 +171,8 @@ def run(
     if output is not None and output.exists() and not output.is_dir():
         raise UsageError(f"--output {output} is a file; give a folder, new or of an earlier run")
 
-    from beamsearch import run as runner
-    from beamsearch.problem import find_problem
+    from beamsearch.problem.problem import find_problem
+    from beamsearch.run import run as runner
 
     found = find_problem(problem)
     folder = output if output is not None else fresh_folder(found.name)
@@ -199,7 +199,7 @@ def observe(job: Callable[[Observer], RunRecord], folder: Path, json: bool) -> N
 
     A run that was stopped prints its record too, and raises Stopped.
     """
-    from beamsearch.display import make_display
+    from beamsearch.cli.display import make_display
 
     display = make_display(json)
     try:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from beamsearch.commands.options import JsonOption, RunArgument
+from beamsearch.cli.options import JsonOption, RunArgument
 
 if TYPE_CHECKING:
-    from beamsearch.ledger import Paid
+    from beamsearch.llm.costs import Paid
     from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
 
@@ -21,7 +21,7 @@ def show(run: RunArgument, json: JsonOption = False) -> None:
 
     Rounds, candidates, speedups, multiple of the floor, what the model calls cost, notes.
     """
-    from beamsearch.ledger import paid, run_prices
+    from beamsearch.llm.costs import paid, run_prices
     from beamsearch.records.trace import Trace
 
     trace = Trace(run)
@@ -52,7 +52,7 @@ def show(run: RunArgument, json: JsonOption = False) -> None:
 
 def summary(record: RunRecord) -> list[str]:
     """Problem, machine, settings, baselines."""
-    from beamsearch.display import opening, yardsticks
+    from beamsearch.cli.display import opening, yardsticks
 
     where = record.environment
     machine = where.gpu or f"no GPU, compiled for {where.target}"
@@ -67,9 +67,9 @@ def summary(record: RunRecord) -> list[str]:
 
 def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
     """A line a round, and its candidates below it."""
-    from beamsearch.display import describe_candidate
-    from beamsearch.report.account import swept
-    from beamsearch.report.numbers import of_floor, sign
+    from beamsearch.cli.account import swept
+    from beamsearch.cli.display import describe_candidate
+    from beamsearch.cli.numbers import of_floor, sign
 
     by_number = {item.round: item for item in record.rounds}
     lines = []
@@ -91,7 +91,7 @@ def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
 
 def ending(record: RunRecord, folder: Path) -> list[str]:
     """The best, notes, and what reviews were worth."""
-    from beamsearch.display import closing
+    from beamsearch.cli.display import closing
 
     lines = closing(record, folder, told=record.notes)
     seen = record.totals.review

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beamsearch.commands.options import (
+from beamsearch.cli.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
@@ -18,9 +18,9 @@ from beamsearch.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from beamsearch.executor.jobs import Comparison
+    from beamsearch.records.job import Comparison
     from beamsearch.records.measurement import Measurement
-    from profiling.profile import Floor
+    from kernel_profiling.profile import Floor
 
 KernelsArgument = Annotated[
     list[Path], typer.Argument(metavar="KERNEL...", help="Kernel files, the first the subject.")
@@ -44,9 +44,9 @@ def time(
     from turns taken together, with its 95% confidence interval. Exit code 1 where a kernel is not
     correct. Needs an NVIDIA GPU.
     """
-    from beamsearch.environment import check_platform, pick_device
     from beamsearch.errors import NoGpuError
-    from beamsearch.problem import find_problem
+    from beamsearch.gpu.environment import check_platform, pick_device
+    from beamsearch.problem.problem import find_problem
 
     check_platform()
     picked = pick_device(device)
@@ -57,10 +57,10 @@ def time(
             "one, or see with `verify` whether the kernel is correct and what the model says"
         )
 
-    from beamsearch.commands.benchmark import Entry, compare
-    from beamsearch.commands.lane import lane
-    from beamsearch.commands.verify import read_source
-    from beamsearch.floor import beaten_floor, measure_floor
+    from beamsearch.baselines.floor import beaten_floor, measure_floor
+    from beamsearch.cli.benchmark import Entry, compare
+    from beamsearch.cli.verify import read_source
+    from beamsearch.executor.opened import lane
 
     for path in kernels:
         read_source(path)  # an unreadable file is told before anything is measured
@@ -101,7 +101,7 @@ def shown(name: str) -> str:
 
 def ratios(subject: str, comparison: Comparison) -> dict[str, Any]:
     """Each other subject's time over the first kernel's, from the turns they shared."""
-    from beamsearch.judge.pairs import paired
+    from beamsearch.search.pairs import paired
 
     own = comparison.turns.get(subject)
     if own is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beamsearch.commands.options import (
+from beamsearch.cli.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
@@ -20,7 +20,7 @@ from beamsearch.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from beamsearch.executor.jobs import Judgement
+    from beamsearch.records.job import Judgement
     from beamsearch.records.verdict import Check
 
 KernelArgument = Annotated[Path, typer.Argument(metavar="KERNEL", help="A kernel file.")]
@@ -41,14 +41,14 @@ def verify(
     strict_nan: StrictNanOption = None,
 ) -> None:
     """Judge a kernel: every stage and check. Exit code 0 only where the verdict is correct."""
-    from beamsearch.environment import check_platform, pick_device
+    from beamsearch.gpu.environment import check_platform, pick_device
 
     check_platform()
     picked = pick_device(device)
 
-    from beamsearch.commands.lane import lane
-    from beamsearch.executor.jobs import JudgeJob, Subject
-    from beamsearch.problem import find_problem
+    from beamsearch.executor.opened import lane
+    from beamsearch.problem.problem import find_problem
+    from beamsearch.records.job import JudgeJob, Subject
 
     found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     source = read_source(kernel)

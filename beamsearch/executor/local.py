@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from beamsearch.baselines.inductor.process import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
-from beamsearch.executor.jobs import (
+from beamsearch.gpu.usage import Usage
+from beamsearch.judge.sandbox.homes import remove
+from beamsearch.judge.sandbox.isolation import told
+from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
+from beamsearch.judge.without_gpu import ModellingJudge
+from beamsearch.problem.problem import Problem
+from beamsearch.records.captured import Compilation
+from beamsearch.records.job import (
     CompareJob,
     Comparison,
     CompileJob,
@@ -18,19 +26,11 @@ from beamsearch.executor.jobs import (
     Sweep,
     SweepJob,
 )
-from beamsearch.executor.usage import Usage
-from beamsearch.inductor.captured import Compilation
-from beamsearch.inductor.process import compile_reference
-from beamsearch.judge.homes import remove
-from beamsearch.judge.processes import ForkServers, ServerLost
-from beamsearch.judge.walls import told
-from beamsearch.judge.without_gpu import ModellingJudge
-from beamsearch.problem import Problem
-from profiling.profile import Profile
+from kernel_profiling.profile import Profile
 
 if TYPE_CHECKING:
     from beamsearch.judge.on_gpu import MeasuringJudge
-    from profiling.gpus import Gpu
+    from kernel_profiling.gpus import Gpu
 
 
 Job = JudgeJob | CompareJob | ProfileJob | CompileJob | SweepJob

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from beamsearch.executor.jobs import Executor
-    from beamsearch.problem import Problem
+    from beamsearch.problem.problem import Problem
+    from beamsearch.records.job import Executor
 
 
 @contextmanager
@@ -25,9 +25,9 @@ def lane(
 ) -> Iterator[tuple[Executor, Path]]:
     """An executor on this device, or one that compiles for the target where there is none; and its
     scratch folder. Inputs are drawn from the seed, or from a secret one."""
-    from beamsearch.environment import gpu_facts
     from beamsearch.executor.local import LocalExecutor
-    from beamsearch.judge.homes import remove
+    from beamsearch.gpu.environment import gpu_facts
+    from beamsearch.judge.sandbox.homes import remove
 
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as scratch:
         # Candidates are other users, who may pass through and not look around.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from beamsearch.errors import Waiting
-from beamsearch.executor.usage import Usage
+from beamsearch.gpu.usage import Usage
 
 
 class Elsewhere:

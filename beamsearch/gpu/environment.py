@@ -21,7 +21,7 @@ from beamsearch.errors import UsageError
 
 if TYPE_CHECKING:
     from beamsearch.records.run import Environment
-    from profiling.gpus import Gpu
+    from kernel_profiling.gpus import Gpu
 
 PROBE_TIMEOUT_S = 60.0
 """A driver that is loading answers within seconds; a wedged one never does."""
@@ -156,7 +156,7 @@ def gpu_facts(device: int | None, target: str) -> Gpu:
 
     Raises UsageError where the target is unknown, listing the known.
     """
-    from profiling.gpus import GPUS, UnknownGpu, device_gpu, find_gpu
+    from kernel_profiling.gpus import GPUS, UnknownGpu, device_gpu, find_gpu
 
     if device is not None:
         try:
@@ -207,7 +207,7 @@ def _cuda_of_torch() -> str | None:
 
 
 def _ncu() -> str | None:
-    from profiling.ncu import find_ncu, ncu_version
+    from kernel_profiling.ncu.run import find_ncu, ncu_version
 
     path = find_ncu()
     return None if path is None else ncu_version(path)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beamsearch.executor.usage import Usage, Work
+from beamsearch.gpu.usage import Usage, Work
 
 SHARED = Path("/tmp")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-from beamsearch.judge.driver import LIBRARY, bound
+from beamsearch.gpu.driver import LIBRARY, bound
 
 QUEUED = 4
 """Flushes before the first timed call: a third of a millisecond in which Python gets ahead."""

@@ -10,11 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import KernelError, ProblemError
-from beamsearch.executor.jobs import Comparison, Judgement, Subject, Sweep
-from beamsearch.executor.lane import Lane
-from beamsearch.executor.usage import Usage
+from beamsearch.gpu.lane import Lane
+from beamsearch.gpu.usage import Usage
 from beamsearch.judge.capture.ahead import Captured, Captures, Form
-from beamsearch.judge.inputs import (
+from beamsearch.judge.nvidia_tools.profiling_run import Profilers
+from beamsearch.judge.nvidia_tools.sanitizer import check_memory
+from beamsearch.judge.runner.client import Replay, RunnerProcess
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.sandbox.processes import ForkServers
+from beamsearch.judge.sources import source_key, source_of, write_source, write_sources
+from beamsearch.judge.timing.measure import Visit
+from beamsearch.judge.timing.sweep import Sweeper
+from beamsearch.judge.timing.timing import prepare, time_calls
+from beamsearch.judge.verification.decide import ShapeSets
+from beamsearch.judge.verification.inputs import (
     ALWAYS_DRAWN,
     ORDER,
     InputSet,
@@ -22,23 +31,13 @@ from beamsearch.judge.inputs import (
     meta_arguments,
     order_for,
 )
-from beamsearch.judge.measure import Visit
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.processes import ForkServers
-from beamsearch.judge.profiling_run import Profilers
-from beamsearch.judge.robustness import (
+from beamsearch.judge.verification.on_gpu import Elsewhere, shapes_for
+from beamsearch.judge.verification.python_call import call_python, tell_host_time
+from beamsearch.judge.verification.robustness import (
     check_determinism,
     tell_layouts,
 )
-from beamsearch.judge.runner.client import Replay, RunnerProcess
-from beamsearch.judge.sanitizer import check_memory
-from beamsearch.judge.sources import source_key, source_of, write_source, write_sources
-from beamsearch.judge.sweep import Sweeper
-from beamsearch.judge.timing import prepare, time_calls
-from beamsearch.judge.verification.decide import ShapeSets
-from beamsearch.judge.verification.on_gpu import Elsewhere, shapes_for
-from beamsearch.judge.verification.python_call import call_python, tell_host_time
-from beamsearch.judge.verify import (
+from beamsearch.judge.verification.stages import (
     FIRST_CALL_S,
     GPU_CALL_S,
     NOT_IN_A_RUN,
@@ -49,14 +48,15 @@ from beamsearch.judge.verify import (
     run_sets,
     unseen,
 )
-from beamsearch.problem import Problem, shrink
+from beamsearch.problem.problem import Problem, shrink
+from beamsearch.records.job import Comparison, Judgement, Subject, Sweep
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
-from profiling.errors import NcuMissing, NcuPermission, NcuTooOld, ProfilingError
-from profiling.profile import Profile
+from kernel_profiling.errors import NcuMissing, NcuPermission, NcuTooOld, ProfilingError
+from kernel_profiling.profile import Profile
 
 if TYPE_CHECKING:
-    from profiling.gpus import Gpu
+    from kernel_profiling.gpus import Gpu
 
 TRUE_SETS = 5
 """Input sets at the true shapes, each from a seed of its own: `ALWAYS_DRAWN` that every candidate

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beamsearch.errors import KernelError
-from beamsearch.executor.jobs import Subject
+from beamsearch.records.job import Subject
 
 
 def source_of(subject: Subject) -> str:

@@ -8,23 +8,20 @@ from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import KernelError
-from beamsearch.executor.jobs import Judgement, Subject, Sweep
-from beamsearch.executor.usage import Usage
+from beamsearch.gpu.usage import Usage
 from beamsearch.judge.capture.ahead import Captured, Captures
-from beamsearch.judge.inputs import InputSets, meta_arguments
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.processes import CandidateProcess, ForkServers
-from beamsearch.judge.robustness import (
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
+from beamsearch.judge.sources import source_key, source_of, write_source
+from beamsearch.judge.verification.decide import Decision, ShapeSets
+from beamsearch.judge.verification.inputs import InputSets, meta_arguments
+from beamsearch.judge.verification.robustness import (
     check_not_a_number,
     check_two_alive,
     tell_layouts,
 )
-from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.verification.decide import Decision, ShapeSets
-from beamsearch.judge.verification.true_shapes import check_trace
-from beamsearch.judge.verify import (
+from beamsearch.judge.verification.stages import (
     COMPILE_S,
     INTERPRET_S,
     NOT_IN_A_RUN,
@@ -36,15 +33,18 @@ from beamsearch.judge.verify import (
     parsed,
     unseen,
 )
-from beamsearch.model_time import estimate
-from beamsearch.problem import Problem, least_work, shrink
+from beamsearch.judge.verification.true_shapes import check_trace
+from beamsearch.problem.input_values import DISTRIBUTIONS
+from beamsearch.problem.problem import Problem, least_work, shrink
+from beamsearch.records.job import Judgement, Subject, Sweep
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict
-from profiling.profile import Profile
-from profiling.traffic import AccessTrace
+from kernel_profiling.estimate.time_model import estimate
+from kernel_profiling.estimate.traffic import AccessTrace
+from kernel_profiling.profile import Profile
 
 if TYPE_CHECKING:
-    from profiling.gpus import Gpu
+    from kernel_profiling.gpus import Gpu
 
 MODELLED_FORMS = 4
 """Of a sweep, the kernel as it is included: each takes a second or two, and a model that cannot

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from beamsearch.errors import NoAnswer, Unanswered, UsageError
-from beamsearch.llm.chat import Completion, Ticket, text_of
-from beamsearch.llm.faults import WORDS
-from beamsearch.llm.request import Manners, request_body
+from beamsearch.llm.endpoint_errors import WORDS
+from beamsearch.llm.openai_chat import Completion, Ticket, text_of
+from beamsearch.llm.types import Manners, request_body
 from beamsearch.records.record import Record
 from beamsearch.records.trace import read_record, write_record, write_text
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from beamsearch.llm.batch import hand_overs
-from beamsearch.llm.panel import Standing
+from beamsearch.llm.batch_files import hand_overs
+from beamsearch.llm.budget import Spent
+from beamsearch.llm.model_mix import Standing
 from beamsearch.llm.prices import Prices, read_prices
-from beamsearch.llm.purse import Spent
-from beamsearch.llm.replay import recorded_calls
+from beamsearch.llm.recorded import recorded_calls
 from beamsearch.records.call import Call
 from beamsearch.records.record import Record
 from beamsearch.records.round import RoundRecord

@@ -12,8 +12,8 @@ from pydantic import AfterValidator
 
 from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
-from beamsearch.llm.faults import Passing, UnknownModel, broken_connection, refusal
-from beamsearch.llm.request import Manners, request_body
+from beamsearch.llm.endpoint_errors import Passing, UnknownModel, broken_connection, refusal
+from beamsearch.llm.types import Manners, request_body
 from beamsearch.records.record import Record
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from beamsearch.llm.chat import Ticket
+    from beamsearch.llm.openai_chat import Ticket
 
 
 CHARACTERS_PER_TOKEN = 3.0

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from beamsearch.errors import KernelError
-from profiling.syntax import parse
+from kernel_profiling.syntax import parse
 
 ENTRY_POINTS = ("kernel_function", "ModelNew")
 LAUNCH_PARAMETERS = ("num_warps", "num_stages", "num_ctas", "maxnreg")

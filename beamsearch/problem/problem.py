@@ -14,12 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, get_args
 
-from beamsearch.distributions import Distribution, draw, vary_constants
 from beamsearch.errors import ProblemError
-from beamsearch.kernel import CallArguments
-from beamsearch.precision import Precision
-from beamsearch.resources import data_folder
-from profiling.syntax import parse
+from beamsearch.paths import data_folder
+from beamsearch.problem.input_values import Distribution, draw, vary_constants
+from beamsearch.problem.kernel import CallArguments
+from beamsearch.problem.precision import Precision
+from kernel_profiling.syntax import parse
 
 if TYPE_CHECKING:
     import torch
@@ -318,7 +318,7 @@ def least_work(problem: Problem) -> LeastWork:
     """
     import torch
 
-    from beamsearch.dispatch_modes import Draws, Tf32, skip_dynamo
+    from beamsearch.problem.dispatch_modes import Draws, Tf32, skip_dynamo
 
     skip_dynamo()  # ahead of the counter's own modes
     from torch.utils.flop_counter import FlopCounterMode

@@ -13,11 +13,11 @@ from beamsearch.records.trace import Trace
 from beamsearch.settings import LIMITS, Settings
 
 if TYPE_CHECKING:
-    from beamsearch.llm.batch import Mailbox
-    from beamsearch.llm.chat import Chat
-    from beamsearch.llm.panel import Choose
-    from beamsearch.llm.purse import Purse
-    from beamsearch.llm.request import Manners
+    from beamsearch.llm.batch_files import Mailbox
+    from beamsearch.llm.budget import Purse
+    from beamsearch.llm.model_mix import Choose
+    from beamsearch.llm.openai_chat import Chat
+    from beamsearch.llm.types import Manners
 
 
 def make_proposer(
@@ -39,16 +39,16 @@ def make_proposer(
             known = ", ".join(get_args(Purpose))
             raise UsageError(f"{name}: unknown purpose {sorted(unknown)[0]!r}; known: {known}")
     if settings.replays is not None:
-        from beamsearch.llm.replay import Replay
-        from beamsearch.proposer.model import ModelProposer
+        from beamsearch.llm.recorded import Replay
+        from beamsearch.proposer.model_proposer import ModelProposer
 
         recorded = Replay(settings.replays)
         proposer = ModelProposer(recorded)
         proposer.reads_prompts = recorded.of_models
         return proposer
     if settings.llm == "batch":
-        from beamsearch.llm.batch import BatchModel
-        from beamsearch.llm.purse import PaidBatch
+        from beamsearch.llm.batch_files import BatchModel
+        from beamsearch.llm.budget import PaidBatch
 
         if mailbox is None:
             raise UsageError("--llm batch needs a run's folder for its files")
@@ -60,8 +60,8 @@ def make_proposer(
     if settings.llm != "playbook":
         env = read_env(environ=env)
         if decided(settings, env).llm == "openai":
-            from beamsearch.llm.chat import ChatModel, Patience
-            from beamsearch.llm.purse import Paid
+            from beamsearch.llm.budget import Paid
+            from beamsearch.llm.openai_chat import ChatModel, Patience
 
             endpoint = find_endpoint(env)
             patience = Patience(settings.answer_timeout_s, settings.answer_deadline_s)
@@ -70,7 +70,7 @@ def make_proposer(
                 trace,
                 lambda name, how, purse: Paid(ChatModel(name, endpoint, patience, how), purse),
             )
-    from beamsearch.proposer.playbook import Playbook
+    from beamsearch.proposer.playbook.playbook import Playbook
 
     return Playbook()
 
@@ -87,11 +87,11 @@ def decided(settings: Settings, env: Mapping[str, str] | None = None) -> Setting
 def _models(
     settings: Settings, trace: Trace | None, make: Callable[[str, Manners, Purse], Chat]
 ) -> Proposer:
-    from beamsearch.ledger import run_prices, spent
-    from beamsearch.llm.panel import Panel, read_weights
-    from beamsearch.llm.purse import Limits, Purse, Spent
-    from beamsearch.llm.request import Manners
-    from beamsearch.proposer.model import ModelProposer
+    from beamsearch.llm.budget import Limits, Purse, Spent
+    from beamsearch.llm.costs import run_prices, spent
+    from beamsearch.llm.model_mix import Panel, read_weights
+    from beamsearch.llm.types import Manners
+    from beamsearch.proposer.model_proposer import ModelProposer
 
     weights = read_weights(settings.model or (DEFAULT_MODEL,))
     manners = Manners(settings.temperature, settings.effort)
@@ -111,8 +111,8 @@ def _models(
 
 
 def _choose(settings: Settings, weights: Mapping[str, float], trace: Trace | None) -> Choose:
-    from beamsearch.ledger import standings
-    from beamsearch.llm.panel import by_weight, by_wins
+    from beamsearch.llm.costs import standings
+    from beamsearch.llm.model_mix import by_weight, by_wins
 
     seed = settings.seed or 0
     if settings.model_choice == "weights" or trace is None:
@@ -124,7 +124,7 @@ def make_mailbox(trace: Trace, settings: Settings) -> Mailbox | None:
     """The batch files of a run, where questions go through them."""
     if settings.llm != "batch":
         return None
-    from beamsearch.llm.batch import Mailbox
+    from beamsearch.llm.batch_files import Mailbox
 
     return Mailbox(trace.folder, lambda: _run_name(trace, settings))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from beamsearch.llm.chat import Chat, Ticket
-from beamsearch.proposer.prompts import asked_again
+from beamsearch.llm.openai_chat import Chat, Ticket
+from beamsearch.proposer.prompts.render import asked_again
 from beamsearch.proposer.questions import (
     FirstQuestion,
     Question,

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
-from profiling.profile import Finding, Floor, Profile
+from kernel_profiling.profile import Finding, Floor, Profile
 
 Purpose = Literal["first", "diagnosis", "variants", "repair", "reflection", "review"]
 

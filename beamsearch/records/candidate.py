@@ -9,7 +9,7 @@ class Direction(Record):
     """Which bottleneck a worker goes after, and which plan for it (0 is the first)."""
 
     finding: str
-    """A `profiling.profile.FindingKind`."""
+    """A `kernel_profiling.profile.FindingKind`."""
     plan: int = 0
     again: bool = False
     """Whether the plan was given before, and its code failed."""

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol, overload
 
-from beamsearch.executor.usage import Usage
-from beamsearch.inductor.captured import Compilation
+from beamsearch.gpu.usage import Usage
+from beamsearch.records.captured import Compilation
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Verdict
-from profiling.profile import Profile
+from kernel_profiling.profile import Profile
 
 
 class Subject(Record):

@@ -7,7 +7,7 @@ from beamsearch.records.record import Record
 from beamsearch.records.tuning import TuningTotals
 from beamsearch.records.usage import LaneUse
 from beamsearch.settings import Settings
-from profiling.profile import Floor
+from kernel_profiling.profile import Floor
 
 
 class Environment(Record):

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
-from beamsearch.kernel import fingerprint
+from beamsearch.problem.kernel import fingerprint
 from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate, Forecast
+from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.trace import read_record, recorded, write_text
 from beamsearch.records.verdict import Outcome, Stage, Verdict, same_code
 from beamsearch.search import Assignment
 
 if TYPE_CHECKING:
-    from beamsearch.shared import Shared
+    from beamsearch.run.context import Shared
 
 NOT_REPAIRED = (Outcome.CORRECT, Outcome.NO_CODE, Outcome.DUPLICATE)
 """Nothing is wrong with it, there is nothing to repair, or its twin was repaired before."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from beamsearch.executor.jobs import CompileJob, Executor
-from beamsearch.inductor.captured import Compilation
-from beamsearch.inductor.convert import convert
-from beamsearch.inductor.generated import NotTriton
+from beamsearch.baselines.inductor.convert import convert
+from beamsearch.baselines.inductor.generated import NotTriton
 from beamsearch.proposer.questions import Variant
+from beamsearch.records.captured import Compilation
+from beamsearch.records.job import CompileJob, Executor
 from beamsearch.records.trace import recorded
 
 AUTHOR = "torch.compile"

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from beamsearch.errors import Stopped
-from beamsearch.executor.jobs import Executor, ProfileJob, Subject
 from beamsearch.proposer.questions import Memory, ProblemCard, Proposer
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.job import Executor, ProfileJob, Subject
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.settings import Settings
-from profiling.findings import find
-from profiling.profile import Finding, Floor, Profile
+from kernel_profiling.findings.findings import find
+from kernel_profiling.profile import Finding, Floor, Profile
 
 if TYPE_CHECKING:
-    from beamsearch.display import Observer
+    from beamsearch.cli.display import Observer
 
 T = TypeVar("T")
 

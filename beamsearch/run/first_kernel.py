@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from beamsearch.answers import Answers
 from beamsearch.errors import KernelError
-from beamsearch.executor.jobs import Executor, JudgeJob, Judgement, Subject
-from beamsearch.proposer.prompts import reask, render
+from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.questions import FirstQuestion, Proposer
 from beamsearch.proposer.replies import UnreadableReply, read_variants
+from beamsearch.records.job import Executor, JudgeJob, Judgement, Subject
 from beamsearch.records.trace import Trace, recorded
+from beamsearch.run.ask import Answers
 
 TRIES = 4
 """One answer, and as many corrected ones as turn nearly every failure right elsewhere."""

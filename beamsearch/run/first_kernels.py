@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from beamsearch.candidates import source_fingerprint
-from beamsearch.compiled import AUTHOR, compiled_kernels
 from beamsearch.errors import KernelError
-from beamsearch.executor.jobs import (
+from beamsearch.proposer.questions import FirstQuestion, Proposer
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.job import (
     CompareJob,
     Comparison,
     Executor,
@@ -17,11 +17,11 @@ from beamsearch.executor.jobs import (
     Judgement,
     Subject,
 )
-from beamsearch.first_kernel import write_first
-from beamsearch.proposer.questions import FirstQuestion, Proposer
-from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
+from beamsearch.run.candidates import source_fingerprint
+from beamsearch.run.compiled import AUTHOR, compiled_kernels
+from beamsearch.run.first_kernel import write_first
 
 NEXT = "give one with --kernel, or let a model write it (OPENAI_API_KEY)"
 

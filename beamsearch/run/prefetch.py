@@ -11,7 +11,7 @@ from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.records.candidate import Candidate
 
 if TYPE_CHECKING:
-    from beamsearch.shared import Shared
+    from beamsearch.run.context import Shared
 
 
 def begin_profiles(shared: Shared, candidates: Iterable[Candidate]) -> None:

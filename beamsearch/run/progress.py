@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from beamsearch.executor.usage import Usage
-from beamsearch.ledger import save_ledger
+from beamsearch.gpu.usage import Usage
+from beamsearch.llm.costs import save_ledger
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, write_record, write_text
 from beamsearch.records.usage import LaneUse
-from beamsearch.summary import comparable_times, results_tsv, summarise, totals
+from beamsearch.run.results import comparable_times, results_tsv, summarise, totals
 
 
 class Progress:

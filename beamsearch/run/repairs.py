@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from beamsearch.candidates import NOT_REPAIRED, Made, names_of, source_fingerprint
 from beamsearch.errors import NoAnswer, Stopped, Unanswered
 from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation, Variant
 from beamsearch.proposer.replies import read_variants
 from beamsearch.records.candidate import Candidate
+from beamsearch.run.candidates import NOT_REPAIRED, Made, names_of, source_fingerprint
 
 if TYPE_CHECKING:
-    from beamsearch.worker import Worker
+    from beamsearch.run.worker import Worker
 
 
 class Line:

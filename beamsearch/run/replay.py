@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beamsearch.errors import UsageError
-from beamsearch.problem import read_problem
+from beamsearch.problem.problem import read_problem
 from beamsearch.records.run import RunRecord
-from beamsearch.run import run
+from beamsearch.run.run import run
 
 if TYPE_CHECKING:
-    from beamsearch.display import Observer
+    from beamsearch.cli.display import Observer
 
-from beamsearch.llm.replay import recorded_calls
+from beamsearch.llm.recorded import recorded_calls
 from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.record import Record

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from beamsearch.judge.homes import remove
-from beamsearch.ledger import asked
+from beamsearch.judge.sandbox.homes import remove
+from beamsearch.llm.costs import asked
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import BenchmarkResults, Result, RoundRecord
@@ -14,8 +14,8 @@ from beamsearch.records.run import RoundSummary, Totals
 from beamsearch.records.trace import WORKER_FILES, Trace, read_record, write_record, write_text
 from beamsearch.records.tuning import Tuning, TuningTotals
 from beamsearch.records.usage import LaneUse
-from beamsearch.reviews import score
-from profiling.profile import Floor
+from beamsearch.run.review import score
+from kernel_profiling.profile import Floor
 
 COLUMNS = (
     "candidate",

@@ -7,20 +7,30 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from beamsearch.candidates import names_of
 from beamsearch.errors import NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
-from beamsearch.executor.jobs import CompareJob, Comparison, Subject
-from beamsearch.judge.pairs import paired
-from beamsearch.learned import earlier
-from beamsearch.lessons import lessons
-from beamsearch.llm.batch import Mailbox
-from beamsearch.memory import condense
-from beamsearch.prefetch import begin_profiles
+from beamsearch.llm.batch_files import Mailbox
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.job import CompareJob, Comparison, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
+from beamsearch.run.candidates import names_of
+from beamsearch.run.context import RoundView, Shared
+from beamsearch.run.memory.attempts import condense
+from beamsearch.run.memory.earlier_runs import earlier
+from beamsearch.run.memory.lessons import lessons
+from beamsearch.run.prefetch import begin_profiles
+from beamsearch.run.results import (
+    absent_files,
+    comparable_times,
+    find_candidate,
+    multiple_of_floor,
+    promote,
+    round_results,
+)
+from beamsearch.run.tuning import tunings
+from beamsearch.run.worker import Worker
 from beamsearch.search import (
     STRATEGIES,
     Limits,
@@ -32,18 +42,8 @@ from beamsearch.search import (
     settle,
     stop_reason,
 )
-from beamsearch.shared import RoundView, Shared
-from beamsearch.summary import (
-    absent_files,
-    comparable_times,
-    find_candidate,
-    multiple_of_floor,
-    promote,
-    round_results,
-)
-from beamsearch.tuning import tunings
-from beamsearch.worker import Worker
-from profiling.profile import Floor
+from beamsearch.search.pairs import paired
+from kernel_profiling.profile import Floor
 
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""

@@ -6,30 +6,30 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from beamsearch.baseline import measure_baselines
-from beamsearch.candidates import source_fingerprint
+from beamsearch.baselines.floor import measure_floor
+from beamsearch.baselines.reference_times import measure_baselines
 from beamsearch.errors import KernelError, OutOfBudget, Stopped, Unanswered, Waiting
-from beamsearch.executor.elsewhere import Elsewhere
-from beamsearch.executor.jobs import CompareJob, Executor, JudgeJob, Subject
-from beamsearch.first_kernels import FirstKernels, first_candidates, first_name
-from beamsearch.floor import measure_floor
-from beamsearch.kernel import alike
-from beamsearch.problem import Problem
-from beamsearch.progress import Progress
+from beamsearch.executor.remote import Elsewhere
+from beamsearch.problem.kernel import alike
+from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.job import CompareJob, Executor, JudgeJob, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import Baselines
 from beamsearch.records.trace import Trace, recorded, write_text
-from beamsearch.rounds import hand_over
+from beamsearch.run.candidates import source_fingerprint
+from beamsearch.run.first_kernels import FirstKernels, first_candidates, first_name
+from beamsearch.run.progress import Progress
+from beamsearch.run.results import comparable_times
+from beamsearch.run.round import hand_over
 from beamsearch.search import distinct
-from beamsearch.summary import comparable_times
 
 if TYPE_CHECKING:
-    from beamsearch.display import Observer
-    from beamsearch.llm.batch import Mailbox
-    from profiling.gpus import Gpu
+    from beamsearch.cli.display import Observer
+    from beamsearch.llm.batch_files import Mailbox
+    from kernel_profiling.gpus import Gpu
 
 INPUT = first_name(0)
 """Name of the input kernel."""

@@ -13,41 +13,41 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from beamsearch.confirmation import confirm, slower_than_compiler
-from beamsearch.environment import describe, gpu_facts, gpu_warnings, pick_device
+from beamsearch.baselines.floor import beaten_floor
 from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
-from beamsearch.executor.elsewhere import Elsewhere
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.executor.usage import Usage
-from beamsearch.first_kernels import NEXT
-from beamsearch.first_round import FirstRound
-from beamsearch.floor import beaten_floor
-from beamsearch.hold import folder_lock, stop_on_signal
-from beamsearch.kernel import read_kernel
-from beamsearch.learned import learn
-from beamsearch.ledger import keep_prices, other_prompts
+from beamsearch.executor.remote import Elsewhere
+from beamsearch.gpu.environment import describe, gpu_facts, gpu_warnings, pick_device
+from beamsearch.gpu.usage import Usage
+from beamsearch.llm.costs import keep_prices, other_prompts
 from beamsearch.llm.endpoint import BASE_URL, KEY, endpoint_configured, read_env
-from beamsearch.problem import Problem, least_work, read_problem
-from beamsearch.progress import Progress
-from beamsearch.proposer.card import make_card
-from beamsearch.proposer.choose import decided, make_mailbox, make_proposer
+from beamsearch.problem.kernel import read_kernel
+from beamsearch.problem.problem import Problem, least_work, read_problem
+from beamsearch.proposer.factory import decided, make_mailbox, make_proposer
+from beamsearch.proposer.prompts.problem_card import make_card
 from beamsearch.records.run import Baselines, Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
-from beamsearch.rounds import Rounds
+from beamsearch.run.confirmation import confirm, slower_than_compiler
+from beamsearch.run.context import Shared
+from beamsearch.run.first_kernels import NEXT
+from beamsearch.run.lock import folder_lock, stop_on_signal
+from beamsearch.run.memory.earlier_runs import learn
+from beamsearch.run.progress import Progress
+from beamsearch.run.results import clear_scratch
+from beamsearch.run.round import Rounds
+from beamsearch.run.round_zero import FirstRound
+from beamsearch.run.standalone import standalone
+from beamsearch.run.winner import choose_winner
 from beamsearch.settings import Settings, check_means_something, differences
-from beamsearch.shared import Shared
-from beamsearch.standalone import standalone
-from beamsearch.summary import clear_scratch
-from beamsearch.winner import choose_winner
 
 if TYPE_CHECKING:
-    from beamsearch.display import Observer
-    from beamsearch.executor.jobs import Executor
-    from beamsearch.llm.batch import Mailbox
+    from beamsearch.cli.display import Observer
+    from beamsearch.llm.batch_files import Mailbox
     from beamsearch.proposer.questions import Proposer
+    from beamsearch.records.job import Executor
     from beamsearch.records.measurement import Measurement
-    from profiling.gpus import Gpu
-    from profiling.profile import Floor
+    from kernel_profiling.gpus import Gpu
+    from kernel_profiling.profile import Floor
 
 
 def run(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from beamsearch.problem import Problem, instantiate
+from beamsearch.problem.problem import Problem, instantiate
 from beamsearch.records.candidate import Candidate
-from profiling.syntax import parse
+from kernel_profiling.syntax import parse
 
 PINNED = '''def _pin(tuner, choice):
     """Choose what was timed, where this Triton still has it under that name."""

@@ -6,19 +6,19 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from beamsearch.candidates import Made, names_of
-from beamsearch.executor.jobs import Subject, SweepJob
-from beamsearch.kernel import build, fingerprint
+from beamsearch.problem.kernel import build, fingerprint
+from beamsearch.proposer.playbook.rewrites.launch import settings_of
 from beamsearch.proposer.questions import Variant
-from beamsearch.proposer.rewrites.launch import settings_of
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.job import Subject, SweepJob
 from beamsearch.records.trace import Trace, read_record, recorded
 from beamsearch.records.tuning import Form, Tuning
+from beamsearch.run.candidates import Made, names_of
+from beamsearch.run.results import comparable_times
 from beamsearch.search import NOISE, Plan, is_win
-from beamsearch.summary import comparable_times
 
 if TYPE_CHECKING:
-    from beamsearch.worker import Worker
+    from beamsearch.run.worker import Worker
 
 FILE = "tuning.json"
 JUDGED = 2

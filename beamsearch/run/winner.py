@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 
 from beamsearch.errors import Stopped
-from beamsearch.executor.jobs import Executor, JudgeJob, Subject
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.job import Executor, JudgeJob, Subject
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.records.verdict import Stage, Verdict
-from beamsearch.summary import comparable_times, find_candidate
+from beamsearch.run.results import comparable_times, find_candidate
 
 
 def choose_winner(

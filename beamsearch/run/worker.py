@@ -6,9 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from beamsearch.answers import Answers
-from beamsearch.candidates import Candidates, Made, names_of
-from beamsearch.proposer.prompts import reask, render
+from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
@@ -31,13 +29,15 @@ from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.round import BenchmarkResults, Result
 from beamsearch.records.trace import read_record, write_record, write_text
-from beamsearch.repairs import Repairs
-from beamsearch.reviews import believed, pays, score
+from beamsearch.run.ask import Answers
+from beamsearch.run.candidates import Candidates, Made, names_of
+from beamsearch.run.context import RoundView, Shared
+from beamsearch.run.repairs import Repairs
+from beamsearch.run.results import comparable_times
+from beamsearch.run.review import believed, pays, score
+from beamsearch.run.tuning import Tuner
 from beamsearch.search import Assignment, worker_seed
-from beamsearch.shared import RoundView, Shared
-from beamsearch.summary import comparable_times
-from beamsearch.tuning import Tuner
-from profiling.hotspots import annotate
+from kernel_profiling.ncu.line_counters import annotate
 
 T = TypeVar("T")
 ATTEMPTS = 2

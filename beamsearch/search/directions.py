@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.verdict import Outcome
 from beamsearch.search.plan import Assignment, Origin, Plan
-from profiling.profile import Finding, FindingKind
+from kernel_profiling.profile import Finding, FindingKind
 
 WITHOUT_FINDINGS = (
     FindingKind.ISSUE_BOUND,

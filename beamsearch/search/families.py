@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from beamsearch.kernel import alike
+from beamsearch.problem.kernel import alike
 from beamsearch.records.candidate import Candidate
 
 

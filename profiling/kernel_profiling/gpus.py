@@ -6,8 +6,8 @@ import difflib
 import re
 from typing import Any
 
-from profiling.errors import ProfilingError
-from profiling.profile import Record
+from kernel_profiling.errors import ProfilingError
+from kernel_profiling.profile import Record
 
 MIB = 1 << 20
 KIB = 1 << 10

@@ -74,7 +74,7 @@ class CodeRegion(Record):
 
     parent: int | None = None
     mix: dict[str, int]
-    """Static instructions by class (see `profiling.sass`)."""
+    """Static instructions by class (see `kernel_profiling.compiler.sass`)."""
     lines: dict[int, int]
     """Static instructions by source line."""
     waits: int = 0
@@ -114,7 +114,7 @@ class Launch(Record):
     instruction_mix: dict[str, int] = {}
     """Static SASS instructions by class (global_load, global_store, shared, integer, float, …)."""
     metrics: dict[str, float] = {}
-    """Curated metrics by the names of `profiling.metrics`; one that is absent is missing."""
+    """Curated metrics by the names of `ncu.metrics`; one that is absent is missing."""
     lines: list[LineCounters] = []
     rules: list[Rule] = []
     regions: list[CodeRegion] = []

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.baseline import rescale
+from beamsearch.baselines.floor import measure_floor
+from beamsearch.baselines.reference_times import rescale
 from beamsearch.errors import UsageError
-from beamsearch.floor import measure_floor
-from beamsearch.problem import find_problem
+from beamsearch.problem.problem import find_problem
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.run import Baselines
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.executor.jobs import JudgeJob, Subject
+from beamsearch.baselines.inductor.convert import convert
+from beamsearch.baselines.inductor.generated import NotTriton
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.inductor.captured import Captured
-from beamsearch.inductor.convert import convert
-from beamsearch.inductor.generated import NotTriton
-from beamsearch.kernel import bind
-from beamsearch.problem import find_problem, instantiate, read_problem
-from beamsearch.proposer.rewrites import launch
-from beamsearch.proposer.rewrites.hints import Hints
-from profiling.gpus import find_gpu
-from profiling.static import compile_call
+from beamsearch.problem.kernel import bind
+from beamsearch.problem.problem import find_problem, instantiate, read_problem
+from beamsearch.proposer.playbook.rewrites import launch
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.records.captured import Captured
+from beamsearch.records.job import JudgeJob, Subject
+from kernel_profiling.compiler.compile_call import compile_call
+from kernel_profiling.gpus import find_gpu
 
 DATA = Path(__file__).parents[1] / "data" / "inductor"
 

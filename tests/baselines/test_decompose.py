@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from beamsearch.inductor.decompose import Convolution, convolution, taken_apart
+from beamsearch.baselines.inductor.decompose import Convolution, convolution, taken_apart
 
 
 @pytest.mark.parametrize("seed", range(60))

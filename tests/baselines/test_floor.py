@@ -1,14 +1,13 @@
 """The floor counts what has to be moved, and nothing else."""
 
-from pathlib import Path
-
 import pytest
 
-from beamsearch import floor as floors
-from beamsearch.floor import measure_floor
-from beamsearch.problem import find_problem, least_work, read_problem
-from beamsearch.proposer.card import make_card
-from profiling.profile import GivesAway
+from beamsearch.baselines import floor as floors
+from beamsearch.baselines.floor import measure_floor
+from beamsearch.problem.problem import find_problem, least_work, read_problem
+from beamsearch.proposer.prompts.problem_card import make_card
+from kernel_profiling.profile import GivesAway
+from tests import ROOT
 
 
 @pytest.mark.parametrize("true_shapes", [True, False])
@@ -29,7 +28,7 @@ def test_parameters_are_counted_by_name():
     assert work.bytes_read == sum(work.read.values()) and len(work.read) == 2
 
 
-CONV = Path(__file__).parent / "judge/suite/problems/conv_float32/problem.py"
+CONV = ROOT / "tests/judge/suite/problems/conv_float32/problem.py"
 MATMUL = CONV.parents[1] / "matmul_float32/problem.py"
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.commands.benchmark import Row, line, summary
-from beamsearch.problem import find_problem
+from beamsearch.cli.benchmark import Row, line, summary
+from beamsearch.problem.problem import find_problem
 from beamsearch.records.measurement import Measurement
-from profiling.profile import Floor
+from kernel_profiling.profile import Floor
 from tests import PYTHONPATH, ROOT
 
 FLOOR = Floor(

@@ -28,7 +28,7 @@ def beamsearch(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
 def test_help_imports_nothing_heavy(verb):
     arguments = [verb, "--help"] if verb else ["--help"]
     code = (
-        "import sys\nfrom beamsearch.cli import main\n"
+        "import sys\nfrom beamsearch.cli.app import main\n"
         f"try: main({arguments!r})\n"
         f"finally: print('HEAVY', [m for m in {HEAVY!r} if m in sys.modules])"
     )

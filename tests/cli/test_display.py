@@ -5,15 +5,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from beamsearch.display import LiveDisplay, PlainDisplay
+from beamsearch.cli.display import LiveDisplay, PlainDisplay
+from beamsearch.cli.numbers import progress
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import Baselines, Environment, RoundSummary, RunRecord, Totals
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
-from beamsearch.report.numbers import progress
 from beamsearch.settings import Settings
-from profiling.profile import Floor
+from kernel_profiling.profile import Floor
 
 FLOOR = Floor(
     least_bytes=2_000_000_000,

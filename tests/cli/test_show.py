@@ -4,7 +4,7 @@ import json
 
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, write_record
-from tests.test_display import NO_GPU, Outcome, candidate
+from tests.cli.test_display import NO_GPU, Outcome, candidate
 
 
 def run_folder(path):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.commands.time import as_json, named_kernels, table
-from beamsearch.executor.jobs import Comparison
+from beamsearch.cli.time import as_json, named_kernels, table
+from beamsearch.records.job import Comparison
 from beamsearch.records.measurement import Measurement
-from profiling.gpus import find_gpu
-from profiling.roofline import make_floor
+from kernel_profiling.floor.roofline import make_floor
+from kernel_profiling.gpus import find_gpu
 
 KERNEL = str(Path(__file__).parents[2] / "problems/43_Max_Pooling_3D/input_kernel.py")
 

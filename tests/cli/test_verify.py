@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from beamsearch.resources import data_folder
+from beamsearch.paths import data_folder
 
 POOLING = data_folder("problems") / "43_Max_Pooling_3D" / "input_kernel.py"
 

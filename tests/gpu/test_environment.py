@@ -4,11 +4,11 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from beamsearch.environment import GpuState, judge_state, read_state, unsupported_platform
+from beamsearch.gpu.environment import GpuState, judge_state, read_state, unsupported_platform
+from tests import ROOT
 
 GIB = 2**30
 
@@ -60,10 +60,9 @@ def test_rocm_gets_one_sentence_and_run_refuses_with_it(tmp_path):
     info = tmp_path / "torch-2.11.0+rocm7.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.11.0+rocm7.1\n")
-    root = Path(__file__).resolve().parent.parent
     done = subprocess.run(
         [sys.executable, "-m", "beamsearch", "run", "43"],
-        cwd=root,
+        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,

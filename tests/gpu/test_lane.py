@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from beamsearch.executor.lane import Lane
+from beamsearch.gpu.lane import Lane
 
 
 def test_threads_take_turns(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_who_does_not_wait_for_ever_is_told_that_it_has_no_lane(tmp_path: Path) 
 
 def test_another_process_waits_until_the_holder_is_killed(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from beamsearch.executor.lane import Lane\n"
+        "import sys, time; from pathlib import Path; from beamsearch.gpu.lane import Lane\n"
         "with Lane('GPU-1', Path(sys.argv[1])).held():\n"
         "    print('held', flush=True); time.sleep(600)\n"
     )

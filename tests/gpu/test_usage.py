@@ -1,7 +1,7 @@
 """Every moment is booked once: on what the lane does, or on what it waits for."""
 
-from beamsearch.executor.lane import Lane
-from beamsearch.executor.usage import Usage
+from beamsearch.gpu.lane import Lane
+from beamsearch.gpu.usage import Usage
 from beamsearch.records.usage import LaneUse
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.problem import Problem, read_problem
-from profiling.gpus import find_gpu
+from beamsearch.problem.problem import Problem, read_problem
+from beamsearch.records.job import JudgeJob, Judgement, Subject
+from kernel_profiling.gpus import find_gpu
 
 SCALE_PROBLEM = '''
 import torch

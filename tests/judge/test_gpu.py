@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.executor.jobs import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge import on_gpu
-from beamsearch.judge.pairs import paired
-from beamsearch.problem import Problem, find_problem
+from beamsearch.problem.problem import Problem, find_problem
+from beamsearch.records.job import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.records.verdict import Outcome, Stage
+from beamsearch.search.pairs import paired
 from tests.judge.conftest import SCALE_KERNEL
 from tests.judge.test_verdicts import HOST, WRONG, variant
 
@@ -34,7 +34,7 @@ def kernel_function(x, bias):
 
 
 def gpu_executor(problem: Problem, scratch: Path) -> LocalExecutor:
-    from profiling.gpus import device_gpu
+    from kernel_profiling.gpus import device_gpu
 
     return LocalExecutor(problem, gpu=device_gpu(0), device=0, scratch=scratch, seed=3)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.judge import inputs as inputs_module
-from beamsearch.judge.compare import Scale, _examine, compare
-from beamsearch.judge.inputs import InputSets
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.sanitizer import find_sanitizer
-from beamsearch.problem import Problem, find_problem, instantiate
+from beamsearch.judge.nvidia_tools.sanitizer import find_sanitizer
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.verification import inputs as inputs_module
+from beamsearch.judge.verification.compare import Scale, _examine, compare
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.problem.problem import Problem, find_problem, instantiate
+from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.verdict import Outcome, Reach, Stage
 from tests.judge.conftest import SCALE_KERNEL, write_problem
 from tests.judge.test_gpu import gpu_executor, run_judge

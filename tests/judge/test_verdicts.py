@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from beamsearch.errors import BeamsearchError, ProblemError, Stopped
-from beamsearch.executor.jobs import (
+from beamsearch.executor.local import LocalExecutor
+from beamsearch.judge.capture import ahead
+from beamsearch.paths import data_folder
+from beamsearch.problem.problem import Problem, find_problem, least_work
+from beamsearch.records.job import (
     CompareJob,
     JudgeJob,
     Judgement,
@@ -18,12 +22,8 @@ from beamsearch.executor.jobs import (
     Subject,
     SweepJob,
 )
-from beamsearch.executor.local import LocalExecutor
-from beamsearch.judge.capture import ahead
-from beamsearch.problem import Problem, find_problem, least_work
 from beamsearch.records.verdict import Outcome, Stage
-from beamsearch.resources import data_folder
-from profiling.gpus import find_gpu
+from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL, write_problem
 
 Judge = Callable[[str], Judgement]
@@ -305,9 +305,9 @@ def test_servers_die_with_a_judge_that_is_killed(scale_problem: Problem, tmp_pat
 import os, sys
 from pathlib import Path
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.executor.jobs import JudgeJob, Subject
-from beamsearch.problem import read_problem
-from profiling.gpus import find_gpu
+from beamsearch.records.job import JudgeJob, Subject
+from beamsearch.problem.problem import read_problem
+from kernel_profiling.gpus import find_gpu
 executor = LocalExecutor(read_problem(Path({str(scale_problem.path)!r})), gpu=find_gpu("h200"),
     device=None, scratch=Path({str(tmp_path)!r}), seed=0)
 sleeper = '''

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from beamsearch.distributions import DISTRIBUTIONS
-from beamsearch.executor.jobs import JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge.verification.deciding_shapes import deciding
-from beamsearch.problem import find_problem, instantiate, read_problem, shrink
+from beamsearch.problem.input_values import DISTRIBUTIONS
+from beamsearch.problem.problem import find_problem, instantiate, read_problem, shrink
+from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict
-from profiling.gpus import find_gpu
+from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL
 from tests.judge.suite.cases import FOLDER, opened, read_cases
 from tests.judge.test_verdicts import variant

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from beamsearch.errors import NoAnswer, OutOfBudget, Unanswered, UsageError
-from beamsearch.llm.batch import TRIES, BatchModel, Mailbox
-from beamsearch.llm.chat import ChatModel, Ticket
+from beamsearch.llm.batch_files import TRIES, BatchModel, Mailbox
+from beamsearch.llm.budget import Limits, PaidBatch, Purse, Spent
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
+from beamsearch.llm.openai_chat import ChatModel, Ticket
 from beamsearch.llm.prices import read_prices
-from beamsearch.llm.purse import Limits, PaidBatch, Purse, Spent
-from beamsearch.llm.request import Manners
+from beamsearch.llm.types import Manners
 from beamsearch.records.trace import write_text
-from beamsearch.rounds import hand_over
+from beamsearch.run.round import hand_over
 from tests.llm.runs import refused, requests, write_lines
 from tests.server import Script, completion, serving
 

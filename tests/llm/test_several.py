@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from beamsearch.ledger import standings
-from beamsearch.llm.panel import by_wins
-from beamsearch.llm.replay import recorded_calls, ticket_of
+from beamsearch.llm.costs import standings
+from beamsearch.llm.model_mix import by_wins
+from beamsearch.llm.recorded import recorded_calls, ticket_of
 from beamsearch.records.trace import Trace
 from tests.llm.runs import (
     PROBLEM,

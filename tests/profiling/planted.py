@@ -10,9 +10,9 @@ from types import ModuleType
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from profiling.gpus import find_gpu
-from profiling.profile import Floor
-from profiling.roofline import make_floor
+from kernel_profiling.floor.roofline import make_floor
+from kernel_profiling.gpus import find_gpu
+from kernel_profiling.profile import Floor
 
 FOLDER = Path(__file__).parent / "flaws"
 REPORTS = Path(__file__).parents[1] / "data/flaws"

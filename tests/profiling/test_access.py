@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from profiling.gpus import find_gpu
-from profiling.traffic import AccessTrace, launch_traffic
+from kernel_profiling.estimate.traffic import AccessTrace, launch_traffic
+from kernel_profiling.gpus import find_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, COLUMNS = 1 << 16, 1 << 16
@@ -158,8 +158,8 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import torch
-from profiling.access import trace_call
-from profiling.gpus import find_gpu
+from kernel_profiling.estimate.access import trace_call
+from kernel_profiling.gpus import find_gpu
 from tests.profiling.kernels import load_source
 
 folder, rows, columns = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -299,8 +299,8 @@ def test_without_the_interpreter_it_says_so() -> None:
             "-c",
             textwrap.dedent(
                 """
-                from profiling.access import trace_call
-                from profiling.gpus import find_gpu
+                from kernel_profiling.estimate.access import trace_call
+                from kernel_profiling.gpus import find_gpu
                 print(trace_call(lambda: None, find_gpu("h200")).failed)
                 """
             ),

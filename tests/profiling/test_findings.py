@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from profiling.findings import find
-from profiling.profile import Finding, FindingKind, Floor, Launch, LineCounters, Profile
-from profiling.report import read_report
+from kernel_profiling.findings.findings import find
+from kernel_profiling.ncu.report import read_report
+from kernel_profiling.profile import Finding, FindingKind, Floor, Launch, LineCounters, Profile
 
 DATA = Path(__file__).parents[1] / "data"
 # Least bytes, FLOPs and GB/s of the nearest of read, copy and write.
@@ -237,8 +237,8 @@ def test_idle_sms_are_told_from_waiting_warps() -> None:
 def test_the_compiler_alone_tells_the_story_of_the_counters(number: str, top: FindingKind) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from profiling.gpus import find_gpu
-    from profiling.static import compile_call
+    from kernel_profiling.compiler.compile_call import compile_call
+    from kernel_profiling.gpus import find_gpu
 
     path = next((DATA.parents[1] / "problems").glob(f"{number}_*/input_kernel.py"))
     spec = importlib.util.spec_from_file_location(f"input_kernel_{number}", path)

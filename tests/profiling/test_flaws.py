@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from profiling.findings import find
-from profiling.gpus import find_gpu
-from profiling.ncu import profile_command
-from profiling.profile import Finding, FindingKind, Profile
-from profiling.report import read_report
-from profiling.static import compile_call
+from kernel_profiling.compiler.compile_call import compile_call
+from kernel_profiling.findings.findings import find
+from kernel_profiling.gpus import find_gpu
+from kernel_profiling.ncu.report import read_report
+from kernel_profiling.ncu.run import profile_command
+from kernel_profiling.profile import Finding, FindingKind, Profile
 from tests.profiling import planted
 
 # What one launch hides from a compiler: where lanes meet, what they wait for, what others do.

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from profiling.giveaways import Draw, examine
-from profiling.profile import GivesAway
+from kernel_profiling.floor.redundant_work import Draw, examine
+from kernel_profiling.profile import GivesAway
 
 
 def examined(reference: Callable[..., torch.Tensor], *shapes: tuple[int, ...]) -> GivesAway:

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from profiling.gpus import GPUS, UnknownGpu, estimate_gpu, find_gpu
-from profiling.occupancy import blocks_per_sm, occupancy
+from kernel_profiling.compiler.occupancy import blocks_per_sm, occupancy
+from kernel_profiling.gpus import GPUS, UnknownGpu, estimate_gpu, find_gpu
 
 
 @pytest.mark.parametrize(

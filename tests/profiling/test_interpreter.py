@@ -8,7 +8,7 @@ from tests import PYTHONPATH
 
 KERNELS = """
 import torch, triton, triton.language as tl
-from profiling.interpreter import mend_interpreter
+from kernel_profiling.estimate.interpreter import mend_interpreter
 mend_interpreter()
 
 @triton.jit

@@ -3,16 +3,15 @@
 import importlib.util
 import json
 import statistics
-from pathlib import Path
 
 import pytest
 
-from beamsearch.model_fit import Sample, fit, leave_one_out, loss, samples_of, spearman
-from beamsearch.model_time import FITTED, estimate, launch_ms, parts_ms, works_of
-from profiling.gpus import find_gpu
-from profiling.profile import CodeAccess, CodeRegion, Launch, Profile
+from kernel_profiling.estimate.time_model import FITTED, estimate, launch_ms, parts_ms, works_of
+from kernel_profiling.gpus import find_gpu
+from kernel_profiling.profile import CodeAccess, CodeRegion, Launch, Profile
+from tests import ROOT
+from tools.model_fit import Sample, fit, leave_one_out, loss, samples_of, spearman
 
-ROOT = Path(__file__).resolve().parent.parent
 H200 = find_gpu("h200")
 FRESH = (
     "04_rows-block=512-warps=8",

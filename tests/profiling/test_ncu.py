@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profiling.errors import (
+from kernel_profiling.errors import (
     NcuEmptyReport,
     NcuFailed,
     NcuMissing,
@@ -18,7 +18,7 @@ from profiling.errors import (
     NcuTooOld,
     ProfilingError,
 )
-from profiling.ncu import check_permission, find_ncu, ncu_version, profile_command
+from kernel_profiling.ncu.run import check_permission, find_ncu, ncu_version, profile_command
 
 REPORT = Path(__file__).parents[1] / "data/input_82.ncu-rep"
 TARGET = [sys.executable, "-c", "print('ran')"]

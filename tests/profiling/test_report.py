@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from profiling.errors import ReportUnreadable
-from profiling.hotspots import annotate
-from profiling.metrics import BY_NAME, DERIVED, METRICS
-from profiling.report import read_report
+from kernel_profiling.errors import ReportUnreadable
+from kernel_profiling.ncu.line_counters import annotate
+from kernel_profiling.ncu.metrics import BY_NAME, DERIVED, METRICS
+from kernel_profiling.ncu.report import read_report
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data"
@@ -147,9 +147,9 @@ def test_reading_and_ranking_is_quick_and_needs_no_torch() -> None:
     program = (
         "import sys, time, ncu_report\n"
         "from pathlib import Path\n"
-        "from profiling.findings import find\n"
-        "from profiling.profile import Floor\n"
-        "from profiling.report import read_report\n"
+        "from kernel_profiling.findings.findings import find\n"
+        "from kernel_profiling.profile import Floor\n"
+        "from kernel_profiling.ncu.report import read_report\n"
         "floor = Floor(least_bytes=10**9, flops=5 * 10**9, bandwidth_gb_s=4300,\n"
         "    flops_rate_tflop_s=718, bandwidth_source='measured', gpu='NVIDIA H200')\n"
         "start = time.process_time()\n"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiling.gpus import find_gpu
-from profiling.roofline import (
+from kernel_profiling.floor.roofline import (
     Ceilings,
     corrected_floor,
     driver_version,
@@ -13,6 +12,7 @@ from profiling.roofline import (
     matrix_rate,
     measure_ceilings,
 )
+from kernel_profiling.gpus import find_gpu
 
 COPY = Ceilings(
     gpu="NVIDIA H200",
@@ -66,7 +66,7 @@ def test_the_streaming_kernel_compiles_to_wide_accesses_at_every_mix(reads: int)
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from profiling.streaming import MAGIC, PARTS, VARIANTS, stream_kernel
+    from kernel_profiling.floor.streaming import MAGIC, PARTS, VARIANTS, stream_kernel
 
     chunk, warps, evict, _ = VARIANTS[1]
     constants = {
@@ -114,7 +114,7 @@ def test_ceilings_are_near_the_datasheet(read_share: float) -> None:
 
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
-    from profiling.gpus import device_gpu
+    from kernel_profiling.gpus import device_gpu
 
     gpu = device_gpu()
     seen = measure_ceilings("bfloat16", read_share)

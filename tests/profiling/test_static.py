@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from profiling.errors import CompileFailed
-from profiling.findings import find
-from profiling.gpus import find_gpu
-from profiling.profile import FindingKind, Profile
-from profiling.static import compile_call
+from kernel_profiling.compiler.compile_call import compile_call
+from kernel_profiling.errors import CompileFailed
+from kernel_profiling.findings.findings import find
+from kernel_profiling.gpus import find_gpu
+from kernel_profiling.profile import FindingKind, Profile
 from tests.profiling.kernels import load_source
 
 H200 = find_gpu("h200")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.judge.profiling_run import STANDING_BY, Profilers
-from profiling.ncu import Begun, Turn
+from beamsearch.judge.nvidia_tools.profiling_run import STANDING_BY, Profilers
+from kernel_profiling.ncu.run import Begun, Turn
 from tests.profiling.test_ncu import REPORT, is_gone, stand_in
 
 COMMAND = """
 import sys, time
 from pathlib import Path
-from beamsearch.judge.call import asked
+from beamsearch.judge.nvidia_tools.call import asked
 time.sleep(0.3)
 if "early" in sys.argv:
     raise SystemExit(3)
@@ -89,7 +89,7 @@ def test_one_that_is_never_ready_is_given_up(turn, gpu):
 STANDS_BY = """
 import sys
 from pathlib import Path
-from beamsearch.judge.call import asked
+from beamsearch.judge.nvidia_tools.call import asked
 line = asked(Path(sys.argv[1]), Path(sys.argv[2]))
 if not line:
     raise SystemExit(4)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from beamsearch.kernel import fingerprint
-from beamsearch.llm.request import approximate_tokens
-from beamsearch.problem import find_problem
-from beamsearch.proposer.card import make_card
-from beamsearch.proposer.prompts import BUDGET, render
+from beamsearch.llm.types import approximate_tokens
+from beamsearch.problem.kernel import fingerprint
+from beamsearch.problem.problem import find_problem
+from beamsearch.proposer.prompts.problem_card import make_card
+from beamsearch.proposer.prompts.render import BUDGET, render
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from beamsearch.problem import find_problem, least_work
-from beamsearch.proposer.card import make_card
+from beamsearch.problem.problem import find_problem, least_work
+from beamsearch.proposer.prompts.problem_card import make_card
 from beamsearch.proposer.questions import (
     Attempt,
     Diagnosis,
@@ -27,8 +27,8 @@ from beamsearch.proposer.questions import (
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
-from profiling.hotspots import annotate
-from profiling.profile import Finding, FindingKind, Floor, Launch, LineCounters, Profile
+from kernel_profiling.ncu.line_counters import annotate
+from kernel_profiling.profile import Finding, FindingKind, Floor, Launch, LineCounters, Profile
 
 MEASURED = Measurement(
     source="measured",

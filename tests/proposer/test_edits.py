@@ -2,7 +2,7 @@
 
 import pytest
 
-from beamsearch.proposer.edits import DoesNotApply, apply_patch
+from beamsearch.proposer.patches import DoesNotApply, apply_patch
 from beamsearch.proposer.questions import Diagnosis
 from beamsearch.proposer.replies import UnreadableReply, json_schema, read_review, read_variants
 

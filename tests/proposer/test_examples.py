@@ -1,7 +1,7 @@
 """The examples under docs/prompts are what the templates give, within budget, and answerable."""
 
-from beamsearch.llm.request import approximate_tokens
-from beamsearch.proposer.prompts import BUDGET, render
+from beamsearch.llm.types import approximate_tokens
+from beamsearch.proposer.prompts.render import BUDGET, render
 from tests.proposer.examples import DATA, FOLDER, examples, questions
 from tests.thinker import think
 

@@ -3,17 +3,17 @@
 import pytest
 
 from beamsearch.errors import UsageError
-from beamsearch.llm.request import approximate_tokens
-from beamsearch.proposer import knowledge
-from beamsearch.proposer.prompts import NOTES_BUDGET, render
-from profiling.profile import FindingKind
+from beamsearch.llm.types import approximate_tokens
+from beamsearch.proposer.prompts.notes import fitting, read_notes
+from beamsearch.proposer.prompts.render import NOTES_BUDGET, render
+from kernel_profiling.profile import FindingKind
 from tests.proposer.situations import diagnosis_question
 
-ALL = knowledge.notes()
+ALL = read_notes()
 
 
-def fitting(findings, text="", capability=9.0):
-    fit = knowledge.fitting(ALL, findings=findings, text=text, capability=capability)
+def files(findings, text="", capability=9.0):
+    fit = fitting(ALL, findings=findings, text=text, capability=capability)
     return [note.file for note in fit]
 
 
@@ -28,11 +28,11 @@ def test_every_note_says_when_it_does_not_help_and_every_bottleneck_has_one():
 
 def test_a_note_fits_by_finding_word_and_gpu_and_the_first_finding_leads():
     matrix = "C = tl.dot(a, b)"
-    assert "warp_specialisation.md" not in fitting(["latency_not_hidden"], matrix)
-    assert "warp_specialisation.md" in fitting(["latency_not_hidden"], matrix, capability=10.0)
-    assert "tensor_cores.md" not in fitting(["idle_matrix_units"], "y = x + 1")
-    assert fitting(["atomics", "register_spills"])[0] == "reductions.md"
-    assert fitting(["register_spills", "atomics"])[0] == "occupancy.md"
+    assert "warp_specialisation.md" not in files(["latency_not_hidden"], matrix)
+    assert "warp_specialisation.md" in files(["latency_not_hidden"], matrix, capability=10.0)
+    assert "tensor_cores.md" not in files(["idle_matrix_units"], "y = x + 1")
+    assert files(["atomics", "register_spills"])[0] == "reductions.md"
+    assert files(["register_spills", "atomics"])[0] == "occupancy.md"
 
 
 def test_a_prompt_holds_the_notes_that_fit_and_no_others():
@@ -54,5 +54,5 @@ def test_a_prompt_holds_the_notes_that_fit_and_no_others():
 def test_a_note_that_cannot_be_read_is_named(tmp_path, text, says):
     (tmp_path / "a.md").write_text(text)
     with pytest.raises(UsageError, match="a.md") as caught:
-        knowledge.notes(tmp_path)
+        read_notes(tmp_path)
     assert says in str(caught.value)

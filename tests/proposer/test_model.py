@@ -3,12 +3,12 @@
 import pytest
 
 from beamsearch.errors import EndpointError
-from beamsearch.kernel import check_source, fingerprint
-from beamsearch.llm.chat import ChatModel, Patience
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
-from beamsearch.proposer.choose import make_proposer
-from beamsearch.proposer.model import ModelProposer
-from beamsearch.proposer.prompts import reask, render
+from beamsearch.llm.openai_chat import ChatModel, Patience
+from beamsearch.problem.kernel import check_source, fingerprint
+from beamsearch.proposer.factory import make_proposer
+from beamsearch.proposer.model_proposer import ModelProposer
+from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.replies import (
     UnreadableReply,
     read_diagnosis,
@@ -73,7 +73,7 @@ class Recorded:
         self.tickets = []
 
     def ask(self, prompt, ticket):
-        from beamsearch.llm.chat import Completion
+        from beamsearch.llm.openai_chat import Completion
 
         self.tickets.append(ticket)
         return Completion(text="{}", model="recorded")

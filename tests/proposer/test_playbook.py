@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from beamsearch.kernel import fingerprint
-from beamsearch.proposer.playbook import Playbook
+from beamsearch.problem.kernel import fingerprint
+from beamsearch.proposer.playbook.playbook import Playbook
 from beamsearch.proposer.questions import Attempt, Memory, VariantsQuestion
 from beamsearch.proposer.replies import (
     UnreadableReply,
@@ -16,7 +16,7 @@ from beamsearch.proposer.replies import (
     read_variants,
 )
 from beamsearch.records.candidate import Direction
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 from tests.proposer.situations import (
     diagnosis_question,
     reflection_question,

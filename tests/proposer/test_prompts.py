@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.floor import measure_floor
-from beamsearch.llm.request import approximate_tokens
-from beamsearch.problem import list_problems, read_problem
-from beamsearch.proposer.card import make_card
-from beamsearch.proposer.outcomes import LESSON_CHARACTERS
-from beamsearch.proposer.prompts import BUDGET, asked_again, reask, render
+from beamsearch.baselines.floor import measure_floor
+from beamsearch.llm.types import approximate_tokens
+from beamsearch.problem.problem import list_problems, read_problem
+from beamsearch.proposer.prompts.outcomes import LESSON_CHARACTERS
+from beamsearch.proposer.prompts.problem_card import make_card
+from beamsearch.proposer.prompts.render import BUDGET, asked_again, reask, render
 from beamsearch.proposer.questions import (
     DiagnosisQuestion,
     Earlier,
@@ -22,10 +22,10 @@ from beamsearch.proposer.questions import (
 )
 from beamsearch.proposer.replies import UnreadableReply, read_diagnosis, read_review
 from beamsearch.records.candidate import Direction
-from profiling.findings import find
-from profiling.hotspots import annotate
-from profiling.profile import Profile
-from profiling.report import read_report
+from kernel_profiling.findings.findings import find
+from kernel_profiling.ncu.line_counters import annotate
+from kernel_profiling.ncu.report import read_report
+from kernel_profiling.profile import Profile
 from tests.proposer.situations import (
     DIAGNOSIS,
     NCU,

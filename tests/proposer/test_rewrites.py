@@ -16,9 +16,9 @@ import pytest
 import torch
 import triton
 
-from beamsearch.kernel import bind, check_source
-from beamsearch.problem import find_problem, instantiate
-from beamsearch.proposer.rewrites import (
+from beamsearch.problem.kernel import bind, check_source
+from beamsearch.problem.problem import find_problem, instantiate
+from beamsearch.proposer.playbook.rewrites import (
     address,
     caching,
     constants,
@@ -31,11 +31,11 @@ from beamsearch.proposer.rewrites import (
     strip,
     unroll,
 )
-from beamsearch.proposer.rewrites.compositions import ALL, Proposal, simple
-from beamsearch.proposer.rewrites.hints import Hints, Shape
-from profiling.gpus import find_gpu
-from profiling.profile import Launch
-from profiling.static import compile_call
+from beamsearch.proposer.playbook.rewrites.compositions import ALL, Proposal, simple
+from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
+from kernel_profiling.compiler.compile_call import compile_call
+from kernel_profiling.gpus import find_gpu
+from kernel_profiling.profile import Launch
 
 PROBLEMS = ("04", "36", "43", "77", "82")
 BUDGET = {"43": 1500, "77": 400}
@@ -46,9 +46,9 @@ import importlib.util, json, os, sys, tempfile
 import torch
 import triton
 import triton
-from beamsearch.judge.interpreter import prepare_interpreter
-from beamsearch.kernel import bind
-from beamsearch.problem import find_problem, instantiate, shrink
+from beamsearch.judge.sandbox.interpreter import prepare_interpreter
+from beamsearch.problem.kernel import bind
+from beamsearch.problem.problem import find_problem, instantiate, shrink
 prepare_interpreter()
 instance = instantiate(shrink(find_problem(sys.argv[1]), int(sys.argv[2])), "cpu", 0, "normal")
 expected = instance.reference()

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from beamsearch.proposer.rewrites import contraction, launch, rereads, retile, strip
-from beamsearch.proposer.rewrites.compositions import ALL, simple
-from beamsearch.proposer.rewrites.hints import Hints, Shape
+from beamsearch.proposer.playbook.rewrites import contraction, launch, rereads, retile, strip
+from beamsearch.proposer.playbook.rewrites.compositions import ALL, simple
+from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
 
 HEAD = """
 import torch
@@ -240,7 +240,7 @@ RUNNER = """
 import importlib.util, json, os, sys, tempfile
 import torch
 import triton
-from profiling.interpreter import mend_interpreter
+from kernel_profiling.estimate.interpreter import mend_interpreter
 mend_interpreter()
 torch.manual_seed(0)
 x = torch.randn(*json.loads(sys.argv[1]))

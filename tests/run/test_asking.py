@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from beamsearch.problem import find_problem
+from beamsearch.problem.problem import find_problem
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Outcome

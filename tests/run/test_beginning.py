@@ -6,17 +6,17 @@ import threading
 
 import pytest
 
-from beamsearch import run as runner
-from beamsearch.answers import Answers
-from beamsearch.display import PlainDisplay
-from beamsearch.environment import describe
+from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import Stopped, UsageError
-from beamsearch.hold import folder_lock
-from beamsearch.problem import read_problem
+from beamsearch.gpu.environment import describe
+from beamsearch.problem.problem import read_problem
 from beamsearch.proposer.questions import Reply
 from beamsearch.records.call import Call
 from beamsearch.records.run import Baselines, RunRecord
 from beamsearch.records.trace import Trace, read_record, write_record, write_text
+from beamsearch.run import run as runner
+from beamsearch.run.ask import Answers
+from beamsearch.run.lock import folder_lock
 from beamsearch.settings import Settings
 from tests.llm.runs import PROBLEM, beamsearch
 from tests.proposer.situations import diagnosis_question

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.compiled import compiled_kernels
 from beamsearch.errors import Waiting
-from beamsearch.executor.elsewhere import Elsewhere
-from beamsearch.inductor.captured import Captured, Compilation
+from beamsearch.executor.remote import Elsewhere
+from beamsearch.records.captured import Captured, Compilation
+from beamsearch.run.compiled import compiled_kernels
+from tests import ROOT
 
-DATA = Path(__file__).parent / "data" / "inductor" / "h200"
+DATA = ROOT / "tests" / "data" / "inductor" / "h200"
 
 
 def record(folder: Path, way: str, name: str) -> None:

@@ -1,8 +1,8 @@
 """What a run says of its end beside PyTorch's compiler."""
 
-from beamsearch.confirmation import slower_than_compiler
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.run import Baselines, Confirmation
+from beamsearch.run.confirmation import slower_than_compiler
 
 
 def measured(time_ms: float) -> Measurement:

@@ -3,11 +3,11 @@
 import pytest
 
 from beamsearch.errors import KernelError
-from beamsearch.executor.jobs import Judgement
-from beamsearch.first_kernel import write_first
 from beamsearch.proposer.questions import Reply
+from beamsearch.records.job import Judgement
 from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
+from beamsearch.run.first_kernel import write_first
 from tests.proposer.situations import first_question
 
 RIGHT = Verdict(

@@ -4,11 +4,11 @@ import io
 
 import pytest
 
-from beamsearch.display import PlainDisplay
-from beamsearch.first_kernels import first_candidates
-from beamsearch.problem import read_problem
+from beamsearch.cli.display import PlainDisplay
+from beamsearch.problem.problem import read_problem
 from beamsearch.records.trace import Trace
-from beamsearch.run import run
+from beamsearch.run.first_kernels import first_candidates
+from beamsearch.run.run import run
 from beamsearch.settings import Settings
 
 PROBLEM = """

@@ -5,15 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from beamsearch.candidates import Candidates, Made, names_of
-from beamsearch.executor.jobs import Judgement
-from beamsearch.kernel import build, fingerprint
+from beamsearch.problem.kernel import build, fingerprint
 from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate, Direction
+from beamsearch.records.job import Judgement
 from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Outcome, Stage, Verdict
+from beamsearch.run.candidates import Candidates, Made, names_of
+from beamsearch.run.context import Shared
 from beamsearch.search import Assignment
-from beamsearch.shared import Shared
 
 SOURCE = '''
 """Docs."""

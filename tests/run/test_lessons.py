@@ -6,21 +6,22 @@ from pathlib import Path
 import pytest
 
 from beamsearch.errors import UsageError
-from beamsearch.learned import KEPT, Learned, earlier, learn, read_run
-from beamsearch.lessons import Lesson, lessons, standing, what, worded
-from beamsearch.proposer.playbook import choose
-from beamsearch.proposer.prompts import render
+from beamsearch.proposer.playbook.playbook import choose
+from beamsearch.proposer.prompts.render import render
 from beamsearch.proposer.questions import Earlier, Memory
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
+from beamsearch.run.memory.earlier_runs import KEPT, Learned, earlier, learn, read_run
+from beamsearch.run.memory.lessons import Lesson, lessons, standing, what, worded
+from beamsearch.run.results import comparable_times
 from beamsearch.settings import Settings
-from beamsearch.summary import comparable_times
+from tests import ROOT
 from tests.proposer.situations import variants_question
 
-ARTIFACTS = Path(__file__).parents[1] / "artifacts" / "playbook"
+ARTIFACTS = ROOT / "artifacts" / "playbook"
 RIGHT = Verdict(
     outcome=Outcome.CORRECT, checks=[Check(stage=Stage.SMOKE, name="small", passed=True)]
 )

@@ -1,9 +1,9 @@
 """What later prompts are told of earlier rounds."""
 
-from beamsearch.memory import condense
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
+from beamsearch.run.memory.attempts import condense
 
 RIGHT = Verdict(
     outcome=Outcome.CORRECT, checks=[Check(stage=Stage.SMOKE, name="small", passed=True)]

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from beamsearch.candidates import Made, source_fingerprint
 from beamsearch.errors import NoAnswer, OutOfBudget, Unanswered
 from beamsearch.proposer.questions import Situation, Variant
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
-from beamsearch.repairs import Repairs
+from beamsearch.run.candidates import Made, source_fingerprint
+from beamsearch.run.repairs import Repairs
 from tests.proposer.situations import DIAGNOSIS, fields
 
 RIGHT = Verdict(

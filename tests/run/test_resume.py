@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import PYTHONPATH
+from tests import PYTHONPATH, ROOT
 from tests.traces import differences
 
 KILLS = int(os.environ.get("BEAMSEARCH_KILLS", "2"))
 """Moments to kill at; 20 for the full proof (about ten minutes)."""
-PROBLEM = Path(__file__).parent / "pooling"
+PROBLEM = ROOT / "tests" / "pooling"
 OPTIONS = "--rounds 2 --workers 2 --variants 2 --beam 2 --seed 7 --tune 2 --llm playbook"
 SETTINGS = OPTIONS.split()
 

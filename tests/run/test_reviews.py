@@ -4,7 +4,7 @@ import pytest
 
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
-from beamsearch.reviews import believed, pays, score
+from beamsearch.run.review import believed, pays, score
 
 
 def reviewed(count, fails, outcome):

@@ -13,7 +13,7 @@ import pytest
 from beamsearch.records.round import BenchmarkResults
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import WORKER_FILES, Trace, read_record
-from profiling.profile import Profile
+from kernel_profiling.profile import Profile
 from tests import PYTHONPATH
 from tests.server import serving
 

@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.candidates import source_fingerprint
-from beamsearch.display import make_display
+from beamsearch.cli.display import make_display
 from beamsearch.errors import Stopped
-from beamsearch.executor.elsewhere import Elsewhere
-from beamsearch.executor.jobs import JudgeJob, Judgement, Sweep, SweepJob
+from beamsearch.executor.remote import Elsewhere
 from beamsearch.proposer.questions import Memory
 from beamsearch.records.candidate import Candidate, Direction
+from beamsearch.records.job import JudgeJob, Judgement, Sweep, SweepJob
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.tuning import Tuning
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
+from beamsearch.run.candidates import source_fingerprint
+from beamsearch.run.context import RoundView, Shared
+from beamsearch.run.results import tuning_totals
+from beamsearch.run.tuning import FILE, Tuner, forms_of
+from beamsearch.run.worker import Worker
 from beamsearch.search import Assignment
 from beamsearch.settings import Settings
-from beamsearch.shared import RoundView, Shared
-from beamsearch.summary import tuning_totals
-from beamsearch.tuning import FILE, Tuner, forms_of
-from beamsearch.worker import Worker
 from tests.judge.conftest import SCALE_KERNEL
 
 NAMED = SCALE_KERNEL.replace("1024", "BLOCK").replace(

@@ -11,7 +11,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.search import STRATEGIES, Assignment, Plan, State, deal, is_win, settle
-from profiling.profile import Finding, FindingKind
+from kernel_profiling.profile import Finding, FindingKind
 
 CORRECT = Verdict(
     outcome=Outcome.CORRECT, checks=[Check(stage=Stage.SMOKE, name="own", passed=True)]

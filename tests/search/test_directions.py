@@ -6,7 +6,7 @@ from beamsearch.records.candidate import Direction
 from beamsearch.records.verdict import Outcome
 from beamsearch.search import deal
 from beamsearch.search.plan import Origin
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 from tests.search.made import CORRECT, candidate, failed, finding
 
 LATENCY, SPILLS, TAIL = FindingKind.LATENCY, FindingKind.SPILLS, FindingKind.TAIL

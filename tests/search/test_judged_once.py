@@ -8,14 +8,14 @@ from types import SimpleNamespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beamsearch.candidates import Candidates, Made
-from beamsearch.executor.jobs import JudgeJob, Judgement
 from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate, Direction
+from beamsearch.records.job import JudgeJob, Judgement
 from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Outcome
+from beamsearch.run.candidates import Candidates, Made
+from beamsearch.run.context import Shared
 from beamsearch.search import Assignment
-from beamsearch.shared import Shared
 from tests.search.made import CORRECT, failed
 
 SOURCES = st.integers(0, 5).map(lambda n: f"def kernel_function(x):\n    return x + {n}\n")

@@ -11,11 +11,11 @@ import pytest
 
 from beamsearch.records.candidate import Direction
 from beamsearch.search import STRATEGIES
-from beamsearch.simulation.chart import chart
-from beamsearch.simulation.compare import PATIENCES, WORLDS, compare
-from beamsearch.simulation.fit import fit, read_run
-from beamsearch.simulation.landscape import Ground, fitted
-from beamsearch.simulation.trial import search
+from tools.simulation.chart import chart
+from tools.simulation.compare import PATIENCES, WORLDS, compare
+from tools.simulation.fit import fit, read_run
+from tools.simulation.landscape import Ground, fitted
+from tools.simulation.trial import search
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = (
@@ -80,7 +80,7 @@ def test_more_patience_costs_more_and_loses_less():
 
 
 def test_one_command_prints_the_table():
-    command = [sys.executable, "-m", "beamsearch", "simulate", "--seeds", "2"]
+    command = [sys.executable, "-m", "tools.simulation", "--seeds", "2"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     for name in (*WORLDS, *STRATEGIES):

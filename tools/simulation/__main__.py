@@ -1,4 +1,4 @@
-"""`simulate`: search strategies side by side on a landscape of measured kernels."""
+"""`python -m tools.simulation`: strategies side by side on a landscape of measured kernels."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beamsearch.commands.options import JsonOption
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from beamsearch.simulation.compare import Curve
+    from tools.simulation.compare import Curve
 
 CANDIDATES = (8, 16, 32, 64)
 
@@ -23,7 +21,7 @@ def simulate(
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the curves there, as SVG.")
     ] = None,
-    json: JsonOption = False,
+    json: bool = False,
 ) -> None:
     """Compare the strategies of `run` at equal candidates.
 
@@ -33,9 +31,9 @@ def simulate(
     import json as json_module
 
     from beamsearch.records.trace import write_text
-    from beamsearch.simulation.chart import chart
-    from beamsearch.simulation.compare import compare
-    from beamsearch.simulation.landscape import fitted
+    from tools.simulation.chart import chart
+    from tools.simulation.compare import compare
+    from tools.simulation.landscape import fitted
 
     landscape = fitted()
     if svg is not None:
@@ -83,3 +81,7 @@ def patience_table(curves: Sequence[Curve]) -> list[str]:
         )
         lines.append(f"{curve.world:16}{cells}")
     return lines
+
+
+if __name__ == "__main__":
+    typer.run(simulate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from beamsearch.simulation.compare import A_ROUND, Curve
+from tools.simulation.compare import A_ROUND, Curve
 
 COLOURS = {"beam": "#c0392b", "greedy": "#2471a3", "best-of-n": "#7d8b8c", "tree": "#1e8449"}
 WIDTH, HEIGHT = 250, 230

@@ -10,8 +10,8 @@ from statistics import fmean, stdev
 
 from beamsearch.records.record import Record
 from beamsearch.search import STRATEGIES
-from beamsearch.simulation.landscape import Ground, Landscape
-from beamsearch.simulation.trial import USUAL, search
+from tools.simulation.landscape import Ground, Landscape
+from tools.simulation.trial import USUAL, search
 
 WORLDS: dict[str, dict[str, float]] = {
     "as recorded": {},

@@ -17,7 +17,7 @@ from typing import Any
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.trace import Trace
 from beamsearch.search import families, is_tie
-from beamsearch.simulation.landscape import Family, Landscape, Start
+from tools.simulation.landscape import Family, Landscape, Start
 
 MEMBERS = 3
 """Measured kernels that a family needs before its slacks mean something: the best of two is no

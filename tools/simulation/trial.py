@@ -21,8 +21,8 @@ from beamsearch.search import (
     stop_reason,
 )
 from beamsearch.settings import Settings
-from beamsearch.simulation.landscape import Ground, Spot
-from profiling.profile import Finding, FindingKind
+from kernel_profiling.profile import Finding, FindingKind
+from tools.simulation.landscape import Ground, Spot
 
 USUAL = Settings.model_validate({})
 FINDINGS = [

@@ -1,8 +1,9 @@
 """Compile a problem's reference for the GPU, and say what came of it.
 
-`python -m beamsearch.inductor.capture WAY DEVICE` reads the problem as JSON (`problem_message`)
-from standard input and writes a `Compilation` as one line of JSON. A process of its own:
-compiling takes memory, threads and settings of torch that the judge's processes must not inherit.
+`python -m beamsearch.baselines.inductor.capture WAY DEVICE` reads the problem as JSON
+(`problem_message`) from standard input and writes a `Compilation` as one line of JSON. A process of
+its own: compiling takes memory, threads and settings of torch that the judge's processes must not
+inherit.
 No candidate's code runs here.
 """
 
@@ -17,17 +18,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from beamsearch.inductor.captured import (
+from beamsearch.baselines.inductor.decompose import decompositions
+from beamsearch.judge.runner.reference import read_problem_message
+from beamsearch.judge.verification.stages import one_line
+from beamsearch.problem.precision import set_products
+from beamsearch.problem.problem import Problem, instantiate
+from beamsearch.records.captured import (
     Captured,
     Compilation,
     LaunchConfig,
     TensorArgument,
 )
-from beamsearch.inductor.decompose import decompositions
-from beamsearch.judge.reference import read_problem_message
-from beamsearch.judge.verify import one_line
-from beamsearch.precision import set_products
-from beamsearch.problem import Problem, instantiate
 
 WAYS = ("default", "max_autotune", "triton_only")
 """The compiler's own choice; tuned; tuned, with Triton's products and convolutions alone and what

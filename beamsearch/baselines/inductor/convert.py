@@ -8,10 +8,18 @@ import re
 from collections import Counter
 from functools import cache
 
-from beamsearch.inductor import plain
-from beamsearch.inductor.captured import Captured, LaunchConfig, TensorArgument
-from beamsearch.inductor.generated import FIXED, GRIDS, MOST_Y, Generated, Kernel, NotTriton, read
-from profiling.syntax import parse
+from beamsearch.baselines.inductor import plain
+from beamsearch.baselines.inductor.generated import (
+    FIXED,
+    GRIDS,
+    MOST_Y,
+    Generated,
+    Kernel,
+    NotTriton,
+    read,
+)
+from beamsearch.records.captured import Captured, LaunchConfig, TensorArgument
+from kernel_profiling.syntax import parse
 
 RENAMED = {"any": "any_of", "max2_strict": "max2", "min2_strict": "min2"}
 """Functions of the compiler's library whose stand-ins in `plain` have another name; the strict ones

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from beamsearch.inductor.captured import Captured
-from profiling.syntax import parse
+from beamsearch.records.captured import Captured
+from kernel_profiling.syntax import parse
 
 GRIDS = {
     "Grid1D": (("xnumel", "XBLOCK"),),

@@ -8,13 +8,13 @@ import sys
 
 from pydantic import ValidationError
 
-from beamsearch.executor.lane import Lane
-from beamsearch.inductor.captured import Compilation
-from beamsearch.judge.comparison import baseline_caches
-from beamsearch.judge.processes import scrubbed_environment
-from beamsearch.judge.reference import problem_message
-from beamsearch.judge.verify import one_line
-from beamsearch.problem import Problem
+from beamsearch.gpu.lane import Lane
+from beamsearch.judge.runner.reference import problem_message
+from beamsearch.judge.sandbox.processes import scrubbed_environment
+from beamsearch.judge.timing.comparison import baseline_caches
+from beamsearch.judge.verification.stages import one_line
+from beamsearch.problem.problem import Problem
+from beamsearch.records.captured import Compilation
 
 COMPILE_S = 600.0
 """Seconds one way of compiling may take; tuning convolution templates took 72 s on an H200."""
@@ -25,7 +25,7 @@ def compile_reference(problem: Problem, way: str, device: int, gpu_uuid: str) ->
 
     Whatever goes wrong there is the compilation's reason. Takes the GPU's lane: tuning is timing.
     """
-    command = [sys.executable, "-m", "beamsearch.inductor.capture", way, f"cuda:{device}"]
+    command = [sys.executable, "-m", "beamsearch.baselines.inductor.capture", way, f"cuda:{device}"]
     with Lane(gpu_uuid).held():
         try:
             done = subprocess.run(

@@ -13,20 +13,28 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from beamsearch.errors import Stopped
-from beamsearch.executor.usage import Usage
+from beamsearch.gpu.usage import Usage
 from beamsearch.judge.capture.compiling import Compiled
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
-from beamsearch.judge.inputs import meta_arguments
-from beamsearch.judge.processes import CandidateProcess, ForkServers
-from beamsearch.judge.verify import COMPILE_S, Log, Rejected, guarded, load, one_line, parsed
-from beamsearch.problem import Problem
+from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
+from beamsearch.judge.verification.inputs import meta_arguments
+from beamsearch.judge.verification.stages import (
+    COMPILE_S,
+    Log,
+    Rejected,
+    guarded,
+    load,
+    one_line,
+    parsed,
+)
+from beamsearch.problem.problem import Problem
 from beamsearch.records.plan import Plan
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
 
 if TYPE_CHECKING:
-    from profiling.gpus import Gpu
+    from kernel_profiling.gpus import Gpu
 
 CAPTURE_S = 60.0
 """Seconds one capture may take: Triton's front end takes under one for a usual kernel."""

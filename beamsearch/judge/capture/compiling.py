@@ -17,16 +17,16 @@ from beamsearch.errors import BeamsearchError
 from beamsearch.judge.capture.identity import Identity
 from beamsearch.records.plan import Binary, Kernel, Launch, Operation, Plan
 from beamsearch.records.record import Record
-from profiling.errors import CompileFailed, ProfilingError
-from profiling.gpus import Gpu
-from profiling.launches import (
+from kernel_profiling.compiler.launches import (
     CompiledLaunch,
     MachineCode,
     machine_code,
     profile_of,
     reason_failed,
 )
-from profiling.profile import Profile
+from kernel_profiling.errors import CompileFailed, ProfilingError
+from kernel_profiling.gpus import Gpu
+from kernel_profiling.profile import Profile
 
 OPTIONS = frozenset(
     {

@@ -13,8 +13,8 @@ import torch
 from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.recorder import Recorder, Refused, Touched
 from beamsearch.judge.capture.standin import DEVICE, Memory, StandIn
-from profiling.gpus import Gpu
-from profiling.standin import TargetDriver, cuda_answers
+from kernel_profiling.compiler.fake_device import TargetDriver, cuda_answers
+from kernel_profiling.gpus import Gpu
 
 _ENTRY = re.compile(r"tt\.func public @(\"[^\"]+\"|[\w.$-]+)")
 MOST_CONFIGS = 64
@@ -190,7 +190,7 @@ class _Finished:
 
     def fact(self, kernel: Any, name: str) -> int:
         """What the driver would say of loaded code."""
-        from profiling.disassembly import disassemble
+        from kernel_profiling.compiler.disassembly import disassemble
 
         if name == "n_max_threads":
             return 1024

@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from beamsearch.judge import serving
 from beamsearch.judge.capture.launches import Tuning, install, install_torch
 from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
-from beamsearch.judge.harness import describe_error, load_kernel
-from beamsearch.kernel import CallArguments, bind, bound_by_position
+from beamsearch.judge.sandbox import serving
+from beamsearch.judge.sandbox.harness import describe_error, load_kernel
+from beamsearch.problem.kernel import CallArguments, bind, bound_by_position
 from beamsearch.records.plan import Plan
-from profiling.gpus import Gpu
+from kernel_profiling.gpus import Gpu
 
 
 def serve(link: socket.socket, role: str) -> None:

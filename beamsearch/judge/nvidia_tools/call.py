@@ -1,8 +1,10 @@
-"""One replayed call between the profiler's start and stop: `python -m beamsearch.judge.call SPEC`.
+"""One replayed call between the profiler's start and stop.
+
+`python -m beamsearch.judge.nvidia_tools.call READY GO` makes it.
 
 What Nsight Compute profiles and compute-sanitizer watches: the plan that was verified and timed, on
 the problem's own inputs from a public seed, every buffer an allocation of its own. With `READY GO`
-in place of the file, it stands by until that is named (see `profiling.ncu.Turn`).
+in place of the file, it stands by until that is named (see `kernel_profiling.ncu.run.Turn`).
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from pathlib import Path
 
 import torch
 
-from beamsearch.judge.inputs import storages_of
-from beamsearch.judge.reference import read_problem_message
 from beamsearch.judge.runner.launching import Loader
 from beamsearch.judge.runner.program import PlanProgram
-from beamsearch.problem import instantiate
+from beamsearch.judge.runner.reference import read_problem_message
+from beamsearch.judge.verification.inputs import storages_of
+from beamsearch.problem.problem import instantiate
 from beamsearch.records.plan import Binary, Plan
 
 WARMUPS = 2

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beamsearch.judge.capture.ahead import Form
-from beamsearch.judge.inputs import derive_seed
-from beamsearch.judge.processes import scrubbed_environment
-from beamsearch.judge.reference import problem_message
-from beamsearch.problem import Problem
-from profiling.profile import Profile
+from beamsearch.judge.runner.reference import problem_message
+from beamsearch.judge.sandbox.processes import scrubbed_environment
+from beamsearch.judge.verification.inputs import derive_seed
+from beamsearch.problem.problem import Problem
+from kernel_profiling.profile import Profile
 
 if TYPE_CHECKING:
-    from profiling.ncu import Begun
+    from kernel_profiling.ncu.run import Begun
 
 PROFILE_S = 180.0
 """Seconds a profile may take: a slow kernel is replayed some forty times."""
@@ -31,7 +31,7 @@ round's beam, whose profiles are wanted at once. They use no GPU."""
 
 
 def write_call(spec: Path, problem: Problem, form: Form, device: int, use: str) -> None:
-    """What `beamsearch.judge.call` is to call; `use` names its inputs' seed."""
+    """What `beamsearch.judge.nvidia_tools.call` is to call; `use` names its inputs' seed."""
     spec.write_text(
         json.dumps(
             {
@@ -108,13 +108,19 @@ class Profilers:
             self._waiting.append(self._begin())
 
     def _begin(self) -> Begun:
-        from profiling.ncu import Begun, Turn
+        from kernel_profiling.ncu.run import Begun, Turn
 
         folder = self._scratch / "profilers" / str(next(self._number))
         folder.mkdir(parents=True, exist_ok=True)  # one that was killed left its own
         turn = Turn(folder / "ready", folder / "go", self._hold)
         return Begun(
-            [sys.executable, "-m", "beamsearch.judge.call", str(turn.ready), str(turn.go)],
+            [
+                sys.executable,
+                "-m",
+                "beamsearch.judge.nvidia_tools.call",
+                str(turn.ready),
+                str(turn.go),
+            ],
             cwd=folder,
             env=scrubbed_environment(),
             turn=turn,

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from beamsearch.judge.capture.ahead import Form
-from beamsearch.judge.processes import scrubbed_environment
-from beamsearch.judge.profiling_run import write_call
-from beamsearch.judge.verify import Log, Rejected
-from beamsearch.problem import Problem
+from beamsearch.judge.nvidia_tools.profiling_run import write_call
+from beamsearch.judge.sandbox.processes import scrubbed_environment
+from beamsearch.judge.verification.stages import Log, Rejected
+from beamsearch.problem.problem import Problem
 from beamsearch.records.verdict import Outcome, Stage
 
 SANITIZE_S = 180.0
@@ -77,7 +77,7 @@ def run_sanitizer(program: Path, problem: Problem, form: Form, device: int, scra
     command = [
         *(str(program), "--tool", "memcheck", "--report-api-errors", "no"),
         *("--print-limit", str(SHOWN), "--log-file", str(report)),
-        *(sys.executable, "-m", "beamsearch.judge.call", str(spec)),
+        *(sys.executable, "-m", "beamsearch.judge.nvidia_tools.call", str(spec)),
     ]
     # Every tensor an allocation of its own, with nothing readable around it.
     env = scrubbed_environment() | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from beamsearch.judge.memory import GUARD_BYTES
+from beamsearch.judge.sandbox.memory import GUARD_BYTES
 from beamsearch.records.plan import Plan, View
 
 _GUARD = 0xFF

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from beamsearch.judge.driver import LIBRARY, bound
+from beamsearch.gpu.driver import LIBRARY, bound
 from beamsearch.judge.runner.parameters import Parameter, TensorMap
 from beamsearch.records.plan import Binary
 

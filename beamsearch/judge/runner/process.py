@@ -18,16 +18,16 @@ from typing import Any
 
 import torch
 
-from beamsearch.judge import serving
-from beamsearch.judge.driver import LIBRARY, bound
-from beamsearch.judge.mapped import MappedMemory
-from beamsearch.judge.protocol import decode_arguments
-from beamsearch.judge.reference import reference_maker
+from beamsearch.gpu.driver import LIBRARY, bound
+from beamsearch.gpu.stopwatch import QUEUED, Stopwatch
 from beamsearch.judge.runner.graphs import Graph, NoGraph
 from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, Program, ReferenceProgram
-from beamsearch.judge.stopwatch import QUEUED, Stopwatch
-from beamsearch.kernel import CallArguments
+from beamsearch.judge.runner.reference import reference_maker
+from beamsearch.judge.sandbox import serving
+from beamsearch.judge.sandbox.mapped import MappedMemory
+from beamsearch.judge.sandbox.protocol import decode_arguments
+from beamsearch.problem.kernel import CallArguments
 from beamsearch.records.plan import Binary, Plan
 
 SHARE_CALLS = 5

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from beamsearch.kernel import CallArguments
-from beamsearch.precision import set_products
-from beamsearch.problem import Problem, load_module
+from beamsearch.problem.kernel import CallArguments
+from beamsearch.problem.precision import set_products
+from beamsearch.problem.problem import Problem, load_module
 
 COMPILE_MODES = {
     "eager": None,

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from beamsearch.judge import protocol
-from beamsearch.judge.protocol import Gone
+from beamsearch.judge.sandbox import protocol
+from beamsearch.judge.sandbox.protocol import Gone
 
 
 class ProcessDied(Exception):

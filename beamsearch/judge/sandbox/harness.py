@@ -22,16 +22,16 @@ from typing import Any
 
 import torch
 
-from beamsearch.dispatch_modes import skip_dynamo
 from beamsearch.errors import KernelError
-from beamsearch.judge import serving
-from beamsearch.judge.as_cuda import AsCuda
-from beamsearch.judge.interpreter import METER, TooMuchWork
-from beamsearch.judge.mapped import MappedMemory
-from beamsearch.judge.protocol import decode_arguments
-from beamsearch.kernel import bind
-from profiling.gpus import Gpu
-from profiling.standin import cuda_answers
+from beamsearch.judge.sandbox import serving
+from beamsearch.judge.sandbox.as_cuda import AsCuda
+from beamsearch.judge.sandbox.interpreter import METER, TooMuchWork
+from beamsearch.judge.sandbox.mapped import MappedMemory
+from beamsearch.judge.sandbox.protocol import decode_arguments
+from beamsearch.problem.dispatch_modes import skip_dynamo
+from beamsearch.problem.kernel import bind
+from kernel_profiling.compiler.fake_device import cuda_answers
+from kernel_profiling.gpus import Gpu
 
 
 def serve(link: socket.socket) -> None:
@@ -118,7 +118,7 @@ class Harness:
 
     def do_trace(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Which bytes the bound call touches at the true shapes, from the interpreter."""
-        from profiling.access import trace_call
+        from kernel_profiling.estimate.access import trace_call
 
         assert self.module is not None
         skip_dynamo()

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from beamsearch.judge.walls import FIRST_UID
+from beamsearch.judge.sandbox.isolation import FIRST_UID
 
 USERS_EACH = 10_000
 """User ids for the candidates of one judge."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from beamsearch.judge.races import Order
+from beamsearch.judge.sandbox.races import Order
 
 ELEMENTS_AN_OPERATION = 20_000
 """Elements of a block that cost as much as the operation itself, about 25 microseconds."""
@@ -74,7 +74,7 @@ def prepare_interpreter() -> None:
     from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
 
-    from profiling.interpreter import mend_interpreter
+    from kernel_profiling.estimate.interpreter import mend_interpreter
 
     mend_interpreter()
     interpreter.interpreter_builder.options = interpreter.InterpreterOptions(

@@ -284,10 +284,10 @@ def _set_read_only(path: str, wanted: bool) -> None:
 
 def here() -> str:
     """Which walls this machine refuses, in one line, from a process that tries them all."""
-    from beamsearch.judge.processes import scrubbed_environment
+    from beamsearch.judge.sandbox.processes import scrubbed_environment
 
     done = subprocess.run(
-        [sys.executable, "-m", "beamsearch.judge.walls"],
+        [sys.executable, "-m", "beamsearch.judge.sandbox.isolation"],
         env=scrubbed_environment(),
         capture_output=True,
         text=True,

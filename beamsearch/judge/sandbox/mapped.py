@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from beamsearch.judge.driver import Mapping, open_descriptor
-from beamsearch.judge.protocol import open_tensor
+from beamsearch.gpu.driver import Mapping, open_descriptor
+from beamsearch.judge.sandbox.protocol import open_tensor
 
 
 class MappedMemory:

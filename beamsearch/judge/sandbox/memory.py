@@ -9,7 +9,7 @@ import os
 import resource
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.judge.driver import DriverError, Mapping, create
+from beamsearch.gpu.driver import DriverError, Mapping, create
 
 if TYPE_CHECKING:
     import torch

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
-from beamsearch.judge import protocol
-from beamsearch.judge.conversation import (
+from beamsearch.judge.sandbox import protocol
+from beamsearch.judge.sandbox.conversation import (
     Conversation,
     DeadlineMissed,
     ProcessDied,
     ToldError,
 )
-from beamsearch.judge.homes import Homes, remove
-from beamsearch.judge.protocol import Gone
-from beamsearch.judge.walls import FILES, NETWORK, PROCESSES, bubblewrap
+from beamsearch.judge.sandbox.homes import Homes, remove
+from beamsearch.judge.sandbox.isolation import FILES, NETWORK, PROCESSES, bubblewrap
+from beamsearch.judge.sandbox.protocol import Gone
 
 Mode = Literal["normal", "interpreter"]
 Role = Literal["interpreting", "capturing", "compiling", "calling"]
@@ -60,7 +60,7 @@ def scrubbed_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if _KEPT.fullmatch(name) and not _SECRET.search(name)
     }
-    package_root = str(Path(__file__).resolve().parents[2])
+    package_root = str(Path(__file__).resolve().parents[3])
     kept["PYTHONPATH"] = os.pathsep.join([package_root, *filter(None, [kept.get("PYTHONPATH")])])
     # One process has one core's worth of work; threads of several would only fight.
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -101,7 +101,7 @@ class ForkServers:
         log = (self._scratch / "server.log").open("ab")
         self._process = subprocess.Popen(
             [
-                *(*self._wrapping, sys.executable, "-m", "beamsearch.judge.server"),
+                *(*self._wrapping, sys.executable, "-m", "beamsearch.judge.sandbox.server"),
                 *(str(fds["normal"]), str(fds.get("interpreter", -1))),
             ],
             env=scrubbed_environment(),

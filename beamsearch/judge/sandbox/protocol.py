@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.kernel import CallArguments
+from beamsearch.problem.kernel import CallArguments
 
 if TYPE_CHECKING:
     import torch

@@ -1,6 +1,6 @@
 """A small process that has imported torch and triton, and forks one child per candidate.
 
-Started as `python -m beamsearch.judge.server NORMAL INTERPRETER` with two control sockets by file
+Started as `python -m beamsearch.judge.sandbox.server NORMAL INTERPRETER` with two sockets by file
 descriptor (the second may be -1). torch is imported once; then the process forks, since
 TRITON_INTERPRET binds when triton is imported. A server ends when its control socket closes, which
 it does however the judge ends, and takes every child with it. It never initialises CUDA.
@@ -22,19 +22,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from beamsearch.judge import walls
-from beamsearch.judge.protocol import Gone, receive_with_descriptors, send
+from beamsearch.judge.sandbox import isolation
+from beamsearch.judge.sandbox.protocol import Gone, receive_with_descriptors, send
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
 PRELOADED = ("torch", "numpy")
-PRELOADED_PER_MODE = ("triton", "triton.language", "beamsearch.judge.harness")
+PRELOADED_PER_MODE = ("triton", "triton.language", "beamsearch.judge.sandbox.harness")
 PRELOADED_NORMAL = (
-    *("triton.compiler.code_generator", "triton.backends.nvidia.compiler", "profiling.disassembly"),
+    *(
+        "triton.compiler.code_generator",
+        "triton.backends.nvidia.compiler",
+        "kernel_profiling.compiler.disassembly",
+    ),
     *("beamsearch.judge.capture.process", "beamsearch.judge.capture.compiling"),
 )
-PRELOADED_INTERPRETER = ("profiling.access",)
+PRELOADED_INTERPRETER = ("kernel_profiling.estimate.access",)
 
 
 def main(normal_fd: int, interpreter_fd: int) -> None:
@@ -63,7 +67,7 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
     for name in (*PRELOADED_PER_MODE, *own):
         importlib.import_module(name)
     if interpreter:
-        from beamsearch.judge.interpreter import prepare_interpreter
+        from beamsearch.judge.sandbox.interpreter import prepare_interpreter
 
         prepare_interpreter()
     else:
@@ -107,9 +111,9 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
 
 def _fork(request: dict[str, Any]) -> tuple[int, str]:
     """A child, and why it shares this process's namespace of processes where it does."""
-    if walls.PROCESSES in request["walls"]["standing"]:
+    if isolation.PROCESSES in request["walls"]["standing"]:
         return os.fork(), ""
-    return walls.fork_apart()
+    return isolation.fork_apart()
 
 
 def _try_walls(request: dict[str, Any]) -> dict[str, str]:
@@ -118,7 +122,7 @@ def _try_walls(request: dict[str, Any]) -> dict[str, str]:
     pid, apart = _fork(request)
     if pid == 0:
         try:
-            missing = walls.build(_plan(request["walls"]), apart)
+            missing = isolation.build(_plan(request["walls"]), apart)
             os.write(writing, json.dumps(missing).encode())
         finally:
             os._exit(0)
@@ -127,11 +131,11 @@ def _try_walls(request: dict[str, Any]) -> dict[str, str]:
         told = pipe.read()
     os.waitpid(pid, 0)
     missing = json.loads(told or b"{}")
-    return missing or dict.fromkeys(walls.NAMES, "the attempt failed; see server.log")
+    return missing or dict.fromkeys(isolation.NAMES, "the attempt failed; see server.log")
 
 
-def _plan(wanted: dict[str, Any]) -> walls.Plan:
-    return walls.Plan(**{**wanted, "needed": [*wanted["needed"], *walls.python_places()]})
+def _plan(wanted: dict[str, Any]) -> isolation.Plan:
+    return isolation.Plan(**{**wanted, "needed": [*wanted["needed"], *isolation.python_places()]})
 
 
 def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) -> NoReturn:
@@ -147,7 +151,7 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
         # Where memory runs out, the candidate is what goes.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
-        walls.build(_plan(request["walls"]), apart)
+        isolation.build(_plan(request["walls"]), apart)
         _die_with_parent()  # a change of user forgets it
         os.chdir(request["folder"])
         os.environ.update(request["env"])
@@ -169,7 +173,7 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
 def _serve_as(role: str, link: socket.socket) -> None:
     """Be what the judge asked for, until it hangs up."""
     if role in ("interpreting", "calling"):
-        from beamsearch.judge import harness
+        from beamsearch.judge.sandbox import harness
 
         harness.serve(link)
         return

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from beamsearch.judge.protocol import Gone, receive_with_descriptors, send
+from beamsearch.judge.sandbox.protocol import Gone, receive_with_descriptors, send
 
 
 class Worker(Protocol):

@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from beamsearch.executor.jobs import Subject
 from beamsearch.judge.capture.ahead import Form
-from beamsearch.judge.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.runner.client import Replay, RunnerProcess
-from beamsearch.judge.timing import (
+from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
+from beamsearch.judge.timing.timing import (
     Sample,
     TimedInputs,
     believe,
@@ -19,8 +18,9 @@ from beamsearch.judge.timing import (
     time_calls,
     undisturbed,
 )
-from beamsearch.judge.verify import FIRST_CALL_S, Rejected, guarded
-from beamsearch.problem import Problem
+from beamsearch.judge.verification.stages import FIRST_CALL_S, Rejected, guarded
+from beamsearch.problem.problem import Problem
+from beamsearch.records.job import Subject
 from beamsearch.records.verdict import Stage
 
 TUNING_S = 300.0

@@ -6,7 +6,7 @@ import random
 import secrets
 from typing import Any
 
-from beamsearch.problem import Problem, instantiate
+from beamsearch.problem.problem import Problem, instantiate
 
 SAMPLES = 32
 """Places tried. Where all matter, nine tenths of the bytes do with 97% certainty."""

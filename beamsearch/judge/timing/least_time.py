@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from beamsearch.problem import LeastWork
-from profiling.gpus import Gpu
-from profiling.roofline import matrix_rate
+from beamsearch.problem.problem import LeastWork
+from kernel_profiling.floor.roofline import matrix_rate
+from kernel_profiling.gpus import Gpu
 
 BEATEN = 0.95
 """Part of the least time that the memory needs below which a time is impossible: the datasheet's

@@ -7,16 +7,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from beamsearch.executor.jobs import Comparison, Subject
+from beamsearch.gpu.gauges import Gauges, Reading
+from beamsearch.gpu.stopwatch import flush_bytes
 from beamsearch.judge.capture.ahead import Form
-from beamsearch.judge.comparison import Comparer
-from beamsearch.judge.gauges import Gauges, Reading
-from beamsearch.judge.inputs import InputSet, InputSets
-from beamsearch.judge.least import needed_share
-from beamsearch.judge.least_time import below_arithmetic, impossible
 from beamsearch.judge.runner.client import Replay, RunnerProcess
-from beamsearch.judge.stopwatch import flush_bytes
-from beamsearch.judge.timing import (
+from beamsearch.judge.timing.comparison import Comparer
+from beamsearch.judge.timing.least import needed_share
+from beamsearch.judge.timing.least_time import below_arithmetic, impossible
+from beamsearch.judge.timing.timing import (
     NAME,
     Sample,
     TimedInputs,
@@ -27,13 +25,15 @@ from beamsearch.judge.timing import (
     time_calls,
     undisturbed,
 )
-from beamsearch.judge.verify import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
-from beamsearch.problem import Problem, least_work
+from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.stages import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
+from beamsearch.problem.problem import Problem, least_work
+from beamsearch.records.job import Comparison, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
 
 if TYPE_CHECKING:
-    from profiling.gpus import Gpu
+    from kernel_profiling.gpus import Gpu
 
 FLUSH_SHARE = 0.5
 """Part of the datasheet's bandwidth at which the L2 is flushed, at least; an H200 reaches 0.7."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 
-from beamsearch.executor.jobs import Sweep
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.runner.client import Replay, RunnerProcess
-from beamsearch.judge.timing import TimedInputs, prepare, time_calls
-from beamsearch.judge.verify import FIRST_CALL_S, Rejected, guarded
+from beamsearch.judge.timing.timing import TimedInputs, prepare, time_calls
+from beamsearch.judge.verification.stages import FIRST_CALL_S, Rejected, guarded
+from beamsearch.records.job import Sweep
 from beamsearch.records.verdict import Stage
 
 FIRST_CALLS = 4

@@ -11,10 +11,17 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from beamsearch.errors import BeamsearchError
-from beamsearch.judge.inputs import Handout, InputSet, InputSets
+from beamsearch.gpu.stopwatch import QUEUED
 from beamsearch.judge.runner.client import Replay
-from beamsearch.judge.stopwatch import QUEUED
-from beamsearch.judge.verify import GPU_CALL_S, Rejected, bind, call_once, check_result, guarded
+from beamsearch.judge.verification.inputs import Handout, InputSet, InputSets
+from beamsearch.judge.verification.stages import (
+    GPU_CALL_S,
+    Rejected,
+    bind,
+    call_once,
+    check_result,
+    guarded,
+)
 from beamsearch.records.verdict import Outcome, Stage
 
 _T = TypeVar("_T")

@@ -14,10 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from beamsearch.judge.compare import Difference, compare
-from beamsearch.judge.controls import check_controls
-from beamsearch.judge.oracle import Change, Expected, as_outputs, run_oracle, run_reference
-from beamsearch.problem import Instance
+from beamsearch.judge.verification.compare import Difference, compare
+from beamsearch.judge.verification.negative_controls import check_controls
+from beamsearch.judge.verification.oracle import (
+    Change,
+    Expected,
+    as_outputs,
+    run_oracle,
+    run_reference,
+)
+from beamsearch.problem.problem import Instance
 
 if TYPE_CHECKING:
     import torch

@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Literal
 
-from beamsearch.distributions import DISTRIBUTIONS, Distribution
 from beamsearch.errors import ProblemError
-from beamsearch.judge.inputs import InputSet, InputSets
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.oracle import as_outputs
-from beamsearch.judge.processes import CandidateProcess
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.sandbox.processes import CandidateProcess
 from beamsearch.judge.verification.deciding_shapes import Deciding, DecidingShape, deciding
-from beamsearch.judge.verify import (
+from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.oracle import as_outputs
+from beamsearch.judge.verification.stages import (
     INTERPRET_S,
     Log,
     Rejected,
@@ -27,7 +26,8 @@ from beamsearch.judge.verify import (
     place,
     shapes,
 )
-from beamsearch.problem import Problem, instantiate
+from beamsearch.problem.input_values import DISTRIBUTIONS, Distribution
+from beamsearch.problem.problem import Problem, instantiate
 from beamsearch.records.verdict import Outcome, Stage
 
 WORK = 180_000.0

@@ -11,15 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from beamsearch.distributions import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
 from beamsearch.errors import ProblemError
-from beamsearch.judge.compare import Difference, compare
-from beamsearch.judge.conditioning import Source, Sway
-from beamsearch.judge.controls import CannotTell, defined_distributions, expect
-from beamsearch.judge.memory import GUARD_BYTES, Buffer, SharedMemory
-from beamsearch.judge.oracle import Expected, find_updates, oracle_dtype, run_oracle
-from beamsearch.judge.protocol import describe_tensor, encode_arguments, open_tensor
-from beamsearch.problem import Instance, Problem, call_arguments, instantiate
+from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer, SharedMemory
+from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments, open_tensor
+from beamsearch.judge.verification.compare import Difference, compare
+from beamsearch.judge.verification.conditioning import Source, Sway
+from beamsearch.judge.verification.negative_controls import (
+    CannotTell,
+    defined_distributions,
+    expect,
+)
+from beamsearch.judge.verification.oracle import Expected, find_updates, oracle_dtype, run_oracle
+from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
+from beamsearch.problem.problem import Instance, Problem, call_arguments, instantiate
 
 if TYPE_CHECKING:
     import torch

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.distributions import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
 from beamsearch.errors import ProblemError
-from beamsearch.judge.compare import PIECE, compare, errors, mean_and_spread, pieces
-from beamsearch.judge.oracle import Expected, expected_of, oracle_dtype, run_oracle
-from beamsearch.problem import Instance, Problem, instantiate, shrink
+from beamsearch.judge.verification.compare import PIECE, compare, errors, mean_and_spread, pieces
+from beamsearch.judge.verification.oracle import Expected, expected_of, oracle_dtype, run_oracle
+from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
+from beamsearch.problem.problem import Instance, Problem, instantiate, shrink
 
 if TYPE_CHECKING:
     import torch

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from beamsearch.distributions import DISTRIBUTIONS
 from beamsearch.errors import ProblemError
 from beamsearch.judge.capture.ahead import Captured, Form
-from beamsearch.judge.robustness import check_not_a_number
 from beamsearch.judge.runner.client import Replay
 from beamsearch.judge.verification.decide import ORDER, ShapeSets
-from beamsearch.judge.verify import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, run_sets
-from beamsearch.problem import Problem, shrink
+from beamsearch.judge.verification.robustness import check_not_a_number
+from beamsearch.judge.verification.stages import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, run_sets
+from beamsearch.problem.input_values import DISTRIBUTIONS
+from beamsearch.problem.problem import Problem, shrink
 from beamsearch.records.verdict import Outcome, Reach, Stage
 
 SHRUNK = "shrunk shapes"

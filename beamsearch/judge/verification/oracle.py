@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.compare import TOLERANCE, Scale, mean_and_spread, rms_error
-from beamsearch.precision import products
-from beamsearch.problem import Instance, Problem, least_work
+from beamsearch.judge.verification.compare import TOLERANCE, Scale, mean_and_spread, rms_error
+from beamsearch.problem.precision import products
+from beamsearch.problem.problem import Instance, Problem, least_work
 
 if TYPE_CHECKING:
     import torch
@@ -178,7 +178,7 @@ def _own_outputs(
 ) -> tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]:
     """PyTorch's own outputs by the rule of precision; and, where that allows TF32 and an operation
     would use it on a GPU, what these are with operands cut to TF32."""
-    from beamsearch.dispatch_modes import Tf32
+    from beamsearch.problem.dispatch_modes import Tf32
 
     with products(instance.precision):
         with Tf32() as by_default:

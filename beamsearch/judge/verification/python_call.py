@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from beamsearch.judge.capture.ahead import Form
-from beamsearch.judge.inputs import InputSet, InputSets
-from beamsearch.judge.processes import ForkServers
-from beamsearch.judge.verify import (
+from beamsearch.judge.sandbox.processes import ForkServers
+from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.stages import (
     FIRST_CALL_S,
     GPU_CALL_S,
     Log,

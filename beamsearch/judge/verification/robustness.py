@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, get_args
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.compare import compare
-from beamsearch.judge.inputs import InputSet, InputSets, Layout, meta_arguments
-from beamsearch.judge.verify import Callee, Log, Rejected, bind, call_once, run_sets
+from beamsearch.judge.verification.compare import compare
+from beamsearch.judge.verification.inputs import InputSet, InputSets, Layout, meta_arguments
+from beamsearch.judge.verification.stages import Callee, Log, Rejected, bind, call_once, run_sets
 from beamsearch.records.verdict import Outcome, Stage
 
 if TYPE_CHECKING:

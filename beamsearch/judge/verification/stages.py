@@ -9,15 +9,15 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from beamsearch.errors import KernelError, ProblemError
-from beamsearch.judge.compare import compare
-from beamsearch.judge.controls import CannotTell
-from beamsearch.judge.conversation import DeadlineMissed, ProcessDied, ToldError
-from beamsearch.judge.inputs import Handout, InputSet, InputSets
-from beamsearch.judge.interpreter import TooMuchWork
-from beamsearch.judge.oracle import Expected
-from beamsearch.judge.precision import lower_precision
-from beamsearch.judge.races import Race
-from beamsearch.kernel import check_source
+from beamsearch.judge.sandbox.conversation import DeadlineMissed, ProcessDied, ToldError
+from beamsearch.judge.sandbox.interpreter import TooMuchWork
+from beamsearch.judge.sandbox.races import Race
+from beamsearch.judge.verification.compare import compare
+from beamsearch.judge.verification.inputs import Handout, InputSet, InputSets
+from beamsearch.judge.verification.negative_controls import CannotTell
+from beamsearch.judge.verification.oracle import Expected
+from beamsearch.judge.verification.tolerance import lower_precision
+from beamsearch.problem.kernel import check_source
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
 
 Answer = TypeVar("Answer")

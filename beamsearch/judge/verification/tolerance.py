@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamsearch.judge.compare import Scale, mean_and_spread
+from beamsearch.judge.verification.compare import Scale, mean_and_spread
 
 if TYPE_CHECKING:
     import torch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beamsearch.judge.verify import Log, Rejected
+from beamsearch.judge.verification.stages import Log, Rejected
 from beamsearch.records.verdict import Outcome, Stage
-from profiling.traffic import AccessTrace, LaunchTrace, OutputUse, Stray
+from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, OutputUse, Stray
 
 COVERED = 0.9
 """An output of which less can be stored is wrong: what is counted is a bound from above, and a few

@@ -10,8 +10,11 @@ from statistics import fmean
 from threading import Lock
 
 from beamsearch.errors import ProblemError
-from beamsearch.kernel import fingerprint
-from beamsearch.problem import Problem, instantiate
+from beamsearch.problem.kernel import fingerprint
+from beamsearch.problem.problem import Problem, instantiate
+from beamsearch.proposer.playbook.rewrites import launch
+from beamsearch.proposer.playbook.rewrites.compositions import Proposal, pairs, simple
+from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
@@ -24,11 +27,8 @@ from beamsearch.proposer.questions import (
     Trial,
     VariantsQuestion,
 )
-from beamsearch.proposer.rewrites import launch
-from beamsearch.proposer.rewrites.compositions import Proposal, pairs, simple
-from beamsearch.proposer.rewrites.hints import Hints, Shape
 from beamsearch.records.verdict import Outcome
-from profiling.profile import Finding
+from kernel_profiling.profile import Finding
 
 AUTHOR = "playbook"
 ENOUGH = 8

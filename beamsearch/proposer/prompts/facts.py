@@ -10,8 +10,8 @@ from typing import Any
 
 from beamsearch.proposer.questions import FirstQuestion, Question, Situation
 from beamsearch.records.measurement import Measurement
-from profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
-from profiling.profile import Finding, Floor, Launch, Profile
+from kernel_profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
+from kernel_profiling.profile import Finding, Floor, Launch, Profile
 
 LAUNCHES = 6
 """Launches listed, by share of the call; a call with more has a finding that says so."""

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from beamsearch.errors import UsageError
+from beamsearch.paths import data_folder
 from beamsearch.records.record import Record
-from beamsearch.resources import data_folder
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 KEYS = ("title", "findings", "mentions", "capability")
 
@@ -28,7 +28,7 @@ class Note(Record):
     text: str
 
 
-def notes(folder: Path | None = None) -> list[Note]:
+def read_notes(folder: Path | None = None) -> list[Note]:
     """Every note of a folder, by file name. Raises UsageError that names a file which is none."""
     return list(_notes(folder or data_folder("prompts") / "knowledge"))
 

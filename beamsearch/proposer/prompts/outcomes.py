@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from beamsearch.proposer.facts import one_line, profiled, tilde
+from beamsearch.proposer.prompts.facts import one_line, profiled, tilde
 from beamsearch.proposer.questions import (
     Attempt,
     Idea,

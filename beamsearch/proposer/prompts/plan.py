@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from beamsearch.proposer.facts import one_line
+from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.proposer.questions import Diagnosis
 
 CHARACTERS = {"bottleneck": 80, "cause": 1_200, "plan": 7_000}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Any
 
-from beamsearch.problem import Problem, instantiate, least_work
+from beamsearch.problem.problem import Problem, instantiate, least_work
 from beamsearch.proposer.questions import ProblemCard
 
 WIDEST_BYTES = 16

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.kernel import alike
-from beamsearch.llm.request import approximate_tokens
-from beamsearch.proposer import facts, knowledge, outcomes
-from beamsearch.proposer.knowledge import Note
-from beamsearch.proposer.plan import plan
+from beamsearch.llm.types import approximate_tokens
+from beamsearch.paths import data_folder
+from beamsearch.problem.kernel import alike
+from beamsearch.proposer.prompts import facts, outcomes
+from beamsearch.proposer.prompts.notes import Note, fitting, read_notes
+from beamsearch.proposer.prompts.plan import plan
 from beamsearch.proposer.questions import (
     Earlier,
     FirstQuestion,
@@ -27,8 +28,7 @@ from beamsearch.proposer.questions import (
     Shown,
     VariantsQuestion,
 )
-from beamsearch.resources import data_folder
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -212,8 +212,8 @@ def _notes(question: Question | FirstQuestion) -> list[Note]:
         found = [finding.kind.value for finding in question.findings]
         kinds = list(dict.fromkeys([question.direction.finding, *found]))
         text += question.parent_source
-    fit = knowledge.fitting(
-        knowledge.notes(),
+    fit = fitting(
+        read_notes(),
         findings=kinds,
         text=text,
         capability=facts.capability(question.gpu),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from beamsearch.kernel import alike
-from beamsearch.lessons import Lesson, worded
+from beamsearch.problem.kernel import alike
 from beamsearch.proposer.questions import Attempt, Earlier, Idea, Memory, Shown
 from beamsearch.records.candidate import Candidate
+from beamsearch.run.memory.lessons import Lesson, worded
 from beamsearch.search import distinct
 
 SHOWN = 4

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beamsearch.errors import UsageError
-from beamsearch.lessons import lessons, speedup, what
-from beamsearch.proposer.playbook import move
+from beamsearch.proposer.playbook.playbook import move
 from beamsearch.proposer.questions import Earlier
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Outcome
+from beamsearch.run.memory.lessons import lessons, speedup, what
+from beamsearch.run.results import comparable_times
 from beamsearch.settings import Settings
-from beamsearch.summary import comparable_times
 
 KEPT = 12
 """Lessons kept of one run, of as many candidates, those that moved the time most; and shown of all

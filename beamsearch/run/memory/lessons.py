@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from beamsearch.proposer.playbook import move
+from beamsearch.proposer.playbook.playbook import move
 from beamsearch.proposer.questions import Reflection
 from beamsearch.proposer.replies import UnreadableReply, read_reflection
 from beamsearch.records.candidate import Candidate

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from profiling.errors import CompileFailed
-from profiling.gpus import Gpu
-from profiling.identity import Deeds
-from profiling.launches import (
+from kernel_profiling.compiler.call_fingerprint import Deeds
+from kernel_profiling.compiler.fake_device import TargetDriver, target_device
+from kernel_profiling.compiler.launches import (
     CompiledLaunch,
     MachineCode,
     check_launch,
@@ -23,8 +22,9 @@ from profiling.launches import (
     profile_of,
     reason_failed,
 )
-from profiling.profile import Profile
-from profiling.standin import TargetDriver, target_device
+from kernel_profiling.errors import CompileFailed
+from kernel_profiling.gpus import Gpu
+from kernel_profiling.profile import Profile
 
 MOST_CONFIGS = 12
 """Configurations of one autotuner that are compiled, about half a second each."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from profiling.errors import ProfilingError
-from profiling.profile import CodeAccess, CodeRegion
-from profiling.sass import MEMORY_CLASSES, access_bits, instruction_class, operation
+from kernel_profiling.compiler.sass import MEMORY_CLASSES, access_bits, instruction_class, operation
+from kernel_profiling.errors import ProfilingError
+from kernel_profiling.profile import CodeAccess, CodeRegion
 
 AccessKind = Literal["load", "store", "atomic"]
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from profiling.gpus import Gpu
+from kernel_profiling.gpus import Gpu
 
 
 @contextmanager

@@ -10,14 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from profiling.disassembly import Code, disassemble
-from profiling.errors import CompileFailed
-from profiling.gpus import Gpu
-from profiling.layout import LaneLayout, access_layouts
-from profiling.occupancy import max_shared_bytes, occupancy
-from profiling.profile import CodeRegion, Launch, LineCounters, Profile
-from profiling.sass import INDEX_CLASSES, access_bits, instruction_class, is_division
-from profiling.statements import asm_lines, statement_starts
+from kernel_profiling.compiler.disassembly import Code, disassemble
+from kernel_profiling.compiler.lane_layout import LaneLayout, access_layouts
+from kernel_profiling.compiler.occupancy import max_shared_bytes, occupancy
+from kernel_profiling.compiler.sass import (
+    INDEX_CLASSES,
+    access_bits,
+    instruction_class,
+    is_division,
+)
+from kernel_profiling.compiler.statements import asm_lines, statement_starts
+from kernel_profiling.errors import CompileFailed
+from kernel_profiling.gpus import Gpu
+from kernel_profiling.profile import CodeRegion, Launch, LineCounters, Profile
 
 MOST_GRID = (2**31 - 1, 65535, 65535)
 """CUDA's limits on a grid."""

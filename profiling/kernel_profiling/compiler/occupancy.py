@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiling.gpus import Gpu
+from kernel_profiling.gpus import Gpu
 
 # Granularities since compute capability 7.0/8.0. Source: the occupancy calculator that comes with
 # Nsight Compute.

@@ -13,7 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from profiling.syntax import parse
+from kernel_profiling.syntax import parse
 
 _ACCESS = re.compile(r"\b(load|store|gather|scatter|atomic_\w+)\s*\(")
 _LOC = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")

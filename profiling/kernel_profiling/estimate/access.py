@@ -11,17 +11,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from profiling import coverage
-from profiling.coverage import Fills
-from profiling.gpus import Gpu
-from profiling.interception import (
+from kernel_profiling.compiler.fake_device import TargetDriver, target_device
+from kernel_profiling.estimate import coverage
+from kernel_profiling.estimate.coverage import Fills
+from kernel_profiling.estimate.interception import (
     InterpretedLaunch,
     intercepted_launches,
     intercepted_memory,
 )
-from profiling.standin import TargetDriver, target_device
-from profiling.tracer import Enough, Program, Storages, Tracer
-from profiling.traffic import (
+from kernel_profiling.estimate.tracer import Enough, Program, Storages, Tracer
+from kernel_profiling.estimate.traffic import (
     SECTOR,
     AccessKind,
     AccessTrace,
@@ -35,6 +34,7 @@ from profiling.traffic import (
     TensorUse,
     launch_traffic,
 )
+from kernel_profiling.gpus import Gpu
 
 __all__ = ["AccessTrace", "LaunchTrace", "trace_call"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from profiling.traffic import AccessKind, Moved, OutputUse, Stray
+from kernel_profiling.estimate.traffic import AccessKind, Moved, OutputUse, Stray
 
 PROGRAMS = 64
 """Programs, spread over the grid, whose bytes stand for all; a smaller grid is counted in full."""

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from profiling.interpreter import counting_range, mend_interpreter
-from profiling.standin import TargetDriver
-from profiling.tracer import Storages, Tracer
+from kernel_profiling.compiler.fake_device import TargetDriver
+from kernel_profiling.estimate.interpreter import counting_range, mend_interpreter
+from kernel_profiling.estimate.tracer import Storages, Tracer
 
 MOST_CONFIGS = 12
 """Configurations of one autotuner that are launched; as many as are compiled (`static`)."""

@@ -6,8 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from profiling.profile import CodeAccess, Launch, LineCounters
-from profiling.traffic import SECTOR, AccessTrace, LaunchTrace, LineAccess
+from kernel_profiling.estimate.traffic import SECTOR, AccessTrace, LaunchTrace, LineAccess
+from kernel_profiling.profile import CodeAccess, Launch, LineCounters
 
 
 def pair_launches(

@@ -24,11 +24,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from profiling.gpus import Gpu
-from profiling.occupancy import blocks_per_sm
-from profiling.profile import CodeRegion, Launch, Profile, Record
-from profiling.requests import pair_launches, touched, with_requests
-from profiling.traffic import SECTOR, AccessTrace, LaunchTrace, launch_traffic
+from kernel_profiling.compiler.occupancy import blocks_per_sm
+from kernel_profiling.estimate.requests import pair_launches, touched, with_requests
+from kernel_profiling.estimate.traffic import SECTOR, AccessTrace, LaunchTrace, launch_traffic
+from kernel_profiling.gpus import Gpu
+from kernel_profiling.profile import CodeRegion, Launch, Profile, Record
 
 COST_CLASSES: dict[str, str] = {
     "integer": "integer",
@@ -46,7 +46,7 @@ COST_CLASSES: dict[str, str] = {
     "global_store": "memory",
     "atomic": "memory",
 }
-"""Class of `profiling.sass` -> what it costs as; the rest costs as `other`."""
+"""Class of `kernel_profiling.compiler.sass` -> what it costs as; the rest costs as `other`."""
 
 
 class Constants(Record):
@@ -68,7 +68,7 @@ class Constants(Record):
     power: float = 3.0
 
 
-FITTED = Constants.model_validate_json(Path(__file__).with_name("model_constants.json").read_text())
+FITTED = Constants.model_validate_json(Path(__file__).with_name("time_model.json").read_text())
 """Written by `tools/fit_model.py`; the defaults above are where the fit starts."""
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from profiling.coverage import Places, Stores
-from profiling.interpreter import Count
-from profiling.statements import statement_starts
-from profiling.traffic import SECTOR, AccessKind
+from kernel_profiling.compiler.statements import statement_starts
+from kernel_profiling.estimate.coverage import Places, Stores
+from kernel_profiling.estimate.interpreter import Count
+from kernel_profiling.estimate.traffic import SECTOR, AccessKind
 
 PROGRAM_WORK = 40_000
 """Work after which one program is stopped."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from profiling.gpus import Gpu
-from profiling.profile import Record
+from kernel_profiling.gpus import Gpu
+from kernel_profiling.profile import Record
 
 AccessKind = Literal["load", "store", "atomic"]
 SECTOR = 32

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from profiling import sass
-from profiling.gpus import UnknownGpu, find_gpu
-from profiling.profile import Floor, Launch, Profile
+from kernel_profiling.compiler import sass
+from kernel_profiling.gpus import UnknownGpu, find_gpu
+from kernel_profiling.profile import Floor, Launch, Profile
 
 UNIT_NAMES = {
     "dram": "device memory",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from profiling.budget import UNIT_NAMES, Budget, Case
-from profiling.profile import FindingKind, Launch, LineCounters
+from kernel_profiling.findings.budget import UNIT_NAMES, Budget, Case
+from kernel_profiling.profile import FindingKind, Launch, LineCounters
 
 
 @dataclass(frozen=True)

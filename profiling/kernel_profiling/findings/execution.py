@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profiling.budget import UNIT_NAMES, Budget, Case, integer_shares, line_shares
-from profiling.diagnosis import (
+from kernel_profiling.findings.budget import UNIT_NAMES, Budget, Case, integer_shares, line_shares
+from kernel_profiling.findings.diagnosis import (
     Diagnosis,
     busy_unit,
     counted,
@@ -15,7 +15,7 @@ from profiling.diagnosis import (
     where,
     without_wait,
 )
-from profiling.profile import FindingKind, Launch, LineCounters
+from kernel_profiling.profile import FindingKind, Launch, LineCounters
 
 BARRIER_SHARE = 0.1
 """Share of the time at barriers from which they are told: a reduction at the end of a block costs a

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
-from profiling import execution, memory_use, whole_call
-from profiling.budget import Budget, Case, make_case
-from profiling.diagnosis import Diagnosis
-from profiling.profile import Finding, FindingKind, Floor, Launch, Profile
+from kernel_profiling.findings import execution, memory_use, whole_call
+from kernel_profiling.findings.budget import Budget, Case, make_case
+from kernel_profiling.findings.diagnosis import Diagnosis
+from kernel_profiling.profile import Finding, FindingKind, Floor, Launch, Profile
 
 _CHECKS: tuple[Callable[[Case, Launch, Budget], Diagnosis | None], ...] = (
     memory_use.uncoalesced,

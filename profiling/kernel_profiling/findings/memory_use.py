@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profiling.budget import ARITHMETIC, UNIT_NAMES, Budget, Case, line_shares
-from profiling.diagnosis import (
+from kernel_profiling.findings.budget import ARITHMETIC, UNIT_NAMES, Budget, Case, line_shares
+from kernel_profiling.findings.diagnosis import (
     Diagnosis,
     access,
     busy_unit,
@@ -17,7 +17,7 @@ from profiling.diagnosis import (
     where,
     without_wait,
 )
-from profiling.profile import FindingKind, Launch, LineCounters
+from kernel_profiling.profile import FindingKind, Launch, LineCounters
 
 VECTOR_BITS = 128
 """Widest access of one lane on every GPU before Blackwell; four words."""

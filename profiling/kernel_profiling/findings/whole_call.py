@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from profiling.budget import ARITHMETIC, UNIT_NAMES, Case, float32_tflops, line_shares
-from profiling.gpus import UnknownGpu, find_gpu
-from profiling.profile import Finding, FindingKind, Launch
+from kernel_profiling.findings.budget import (
+    ARITHMETIC,
+    UNIT_NAMES,
+    Case,
+    float32_tflops,
+    line_shares,
+)
+from kernel_profiling.gpus import UnknownGpu, find_gpu
+from kernel_profiling.profile import Finding, FindingKind, Launch
 
 WORTH = 1.03
 """Bounds below this are left out: a timer's noise is 1%, and a win must stand clear of it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from profiling.profile import GivesAway
+from kernel_profiling.profile import GivesAway
 
 if TYPE_CHECKING:
     import torch

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from profiling.gpus import Gpu
-from profiling.profile import Floor, Record
+from kernel_profiling.gpus import Gpu
+from kernel_profiling.profile import Floor, Record
 
 BUFFER_BYTES = 2 << 30
 """Moved by one streaming measurement: 17 times the largest L2, half a millisecond of an H200."""
@@ -150,7 +150,7 @@ def _bandwidth(read_share: float) -> float:
     """GB/s of the best streaming variant on the current device."""
     import torch
 
-    from profiling.streaming import MAGIC, PARTS, VARIANTS, stream_kernel
+    from kernel_profiling.floor.streaming import MAGIC, PARTS, VARIANTS, stream_kernel
 
     reads = round(PARTS * min(1.0, max(0.0, read_share)))
     writes = PARTS - reads

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from profiling import sass
-from profiling.profile import LineCounters, Profile
-from profiling.statements import access_line
+from kernel_profiling.compiler import sass
+from kernel_profiling.compiler.statements import access_line
+from kernel_profiling.profile import LineCounters, Profile
 
 _SAMPLED = "smsp__pcsamp_warps_issue_stalled_"
 _STALL_NAMES = {

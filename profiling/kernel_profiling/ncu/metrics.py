@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiling.profile import Record
+from kernel_profiling.profile import Record
 
 
 class Metric(Record):

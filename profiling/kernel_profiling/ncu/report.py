@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from profiling import sass
-from profiling.errors import NcuEmptyReport, ReportUnreadable
-from profiling.hotspots import (
+from kernel_profiling.compiler import sass
+from kernel_profiling.errors import NcuEmptyReport, ReportUnreadable
+from kernel_profiling.ncu.line_counters import (
     Instruction,
     kernel_file,
     line_counters,
@@ -20,8 +20,8 @@ from profiling.hotspots import (
     read_instructions,
     widest,
 )
-from profiling.metrics import BY_NAME, METRICS
-from profiling.profile import Launch, Profile, Rule
+from kernel_profiling.ncu.metrics import BY_NAME, METRICS
+from kernel_profiling.profile import Launch, Profile, Rule
 
 _MAGIC = b"NVR\0"
 """How every report begins."""

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiling.errors import (
+from kernel_profiling.errors import (
     NcuEmptyReport,
     NcuFailed,
     NcuMissing,
@@ -22,8 +22,8 @@ from profiling.errors import (
     NcuTimeout,
     NcuTooOld,
 )
-from profiling.profile import Profile, Record
-from profiling.report import read_report
+from kernel_profiling.ncu.report import read_report
+from kernel_profiling.profile import Profile, Record
 
 OLDEST = (2023, 3)
 """First Nsight Compute with every option used here and with Hopper's metrics complete."""

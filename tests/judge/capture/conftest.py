@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.executor.usage import Usage
+from beamsearch.gpu.usage import Usage
 from beamsearch.judge.capture.ahead import Captured, Captures
-from beamsearch.judge.inputs import meta_arguments
-from beamsearch.judge.processes import ForkServers
+from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, write_source
-from beamsearch.problem import Problem
-from profiling.gpus import find_gpu
+from beamsearch.judge.verification.inputs import meta_arguments
+from beamsearch.problem.problem import Problem
+from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL
 
 HOST = "    y = torch.empty_like(x)\n"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from beamsearch.judge.capture.ahead import Captured
-from beamsearch.judge.verify import Log
-from beamsearch.problem import Problem, read_problem
+from beamsearch.judge.verification.stages import Log
+from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.plan import Copy, Fill, Launch, Operation, Plan, Pointer, View
 from beamsearch.records.verdict import Check, Stage
-from beamsearch.standalone import standalone
+from beamsearch.run.standalone import standalone
 from tests.judge.capture.conftest import (
     HOST,
     LAUNCH,

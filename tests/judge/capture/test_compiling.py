@@ -15,10 +15,10 @@ import triton
 from beamsearch.errors import BeamsearchError
 from beamsearch.judge.capture.compiling import compile_plan
 from beamsearch.records.plan import Plan
-from profiling.disassembly import disassemble
-from profiling.errors import CompileFailed
-from profiling.gpus import find_gpu
-from profiling.launches import CompiledLaunch, describe, machine_code
+from kernel_profiling.compiler.disassembly import disassemble
+from kernel_profiling.compiler.launches import CompiledLaunch, describe, machine_code
+from kernel_profiling.errors import CompileFailed
+from kernel_profiling.gpus import find_gpu
 from tests.judge.capture import kernels
 from tests.judge.capture.kernels import Original, plan_of, scale
 

@@ -23,7 +23,7 @@ from beamsearch.records.plan import (
     Pointer,
     View,
 )
-from profiling.gpus import find_gpu
+from kernel_profiling.gpus import find_gpu
 from tests.judge.capture import kernels
 from tests.judge.capture.kernels import N, scale
 

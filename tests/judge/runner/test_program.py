@@ -6,9 +6,9 @@ import ctypes
 import pytest
 import torch
 
-from beamsearch.judge.memory import GUARD_BYTES
 from beamsearch.judge.runner.buffers import PlanMemory
 from beamsearch.judge.runner.program import PlanProgram
+from beamsearch.judge.sandbox.memory import GUARD_BYTES
 from beamsearch.records.plan import Buffer, Copy, Fill, Operation, Plan, View
 
 

@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from beamsearch.commands.lane import lane
-from beamsearch.judge import walls
-from beamsearch.judge.processes import ForkServers, ToldError
-from beamsearch.judge.walls import FILES, NAMES, NETWORK, USER, Plan
-from beamsearch.problem import Problem
-from profiling.gpus import find_gpu
+from beamsearch.executor.opened import lane
+from beamsearch.judge.sandbox import isolation
+from beamsearch.judge.sandbox.isolation import FILES, NAMES, NETWORK, USER, Plan
+from beamsearch.judge.sandbox.processes import ForkServers, ToldError
+from beamsearch.problem.problem import Problem
+from kernel_profiling.gpus import find_gpu
 
 SOMEBODY = 12345
 
@@ -32,7 +32,7 @@ def inside(
 ) -> tuple[dict, object]:
     """Which walls were missing, and what `look` gave, from a child behind them."""
     reading, writing = os.pipe()
-    pid, apart = walls.fork_apart()
+    pid, apart = isolation.fork_apart()
     if pid == 0:
         try:
             if become is not None:
@@ -41,7 +41,7 @@ def inside(
                 os.setresuid(become, become, become)
             if contained:
                 lose_namespaces()
-            missing = walls.build(plan, apart)
+            missing = isolation.build(plan, apart)
             os.write(writing, json.dumps([missing, look()]).encode())
         except BaseException as error:  # noqa: BLE001
             os.write(writing, json.dumps([{"error": str(error)}, None]).encode())
@@ -58,10 +58,10 @@ def lose_namespaces() -> None:
     """Be root as in a container: without CAP_SYS_ADMIN, so that nothing can be mounted."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     sets = (ctypes.c_uint32 * 6)()
-    assert walls._libc.capget(header, sets) == 0
+    assert isolation._libc.capget(header, sets) == 0
     for number in range(3):
         sets[number] &= ~(1 << 21)
-    assert walls._libc.capset(header, sets) == 0
+    assert isolation._libc.capset(header, sets) == 0
 
 
 def can_write(*folders: Path | str) -> list[bool]:
@@ -88,7 +88,7 @@ def plan(tmp_path: Path) -> Plan:
     own = tmp_path / "scratch" / "processes" / "one"
     own.mkdir(parents=True)
     (tmp_path / "scratch" / "processes" / "another").mkdir()
-    return Plan([str(own)], [], [str(tmp_path / "scratch")], walls.FIRST_UID + 7, [])
+    return Plan([str(own)], [], [str(tmp_path / "scratch")], isolation.FIRST_UID + 7, [])
 
 
 @root
@@ -152,7 +152,7 @@ def test_root_in_a_container_gives_candidates_of_a_verb_another_user(
     with lane(scale_problem, None, "h200") as (_, scratch):
         own = scratch / "processes" / "one"
         own.mkdir(parents=True)
-        plan = Plan([str(own)], [], [str(scratch)], walls.FIRST_UID + 7, [])
+        plan = Plan([str(own)], [], [str(scratch)], isolation.FIRST_UID + 7, [])
         missing, looked = inside(
             plan, lambda: [os.getuid(), can_write(own, scratch)], contained=True
         )
@@ -164,7 +164,7 @@ def test_root_in_a_container_gives_candidates_of_a_verb_another_user(
 def test_behind_bubblewrap_a_candidate_writes_into_its_own_cache_and_not_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walls.os, "geteuid", lambda: SOMEBODY)
+    monkeypatch.setattr(isolation.os, "geteuid", lambda: SOMEBODY)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     servers = ForkServers(scratch, interpreter=False)
@@ -189,6 +189,6 @@ def test_behind_bubblewrap_a_candidate_writes_into_its_own_cache_and_not_outside
 
 
 def test_what_stands_here_is_told_in_one_line() -> None:
-    line = walls.here()
+    line = isolation.here()
     assert "\n" not in line
     assert line.startswith(("walls: all", "missing walls: "))

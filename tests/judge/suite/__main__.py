@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from beamsearch.environment import pick_device
+from beamsearch.gpu.environment import pick_device
 from tests.judge.suite.cases import KINDS, Result, read_cases, run_cases
 
 TITLES = {

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from beamsearch.environment import gpu_facts
 from beamsearch.errors import BeamsearchError
-from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.problem import read_problem
+from beamsearch.gpu.environment import gpu_facts
+from beamsearch.problem.problem import read_problem
+from beamsearch.records.job import JudgeJob, Judgement, Subject
 
 Kind = Literal["cheats", "wrong", "hostile", "honest"]
 KINDS: tuple[Kind, ...] = ("cheats", "wrong", "hostile", "honest")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.judge.least import needed_share
-from beamsearch.judge.least_time import below_arithmetic, impossible
-from beamsearch.judge.pairs import paired
-from beamsearch.problem import LeastWork
-from profiling.gpus import find_gpu
+from beamsearch.judge.timing.least import needed_share
+from beamsearch.judge.timing.least_time import below_arithmetic, impossible
+from beamsearch.problem.problem import LeastWork
+from beamsearch.search.pairs import paired
+from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import write_problem
 
 

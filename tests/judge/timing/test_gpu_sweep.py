@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from beamsearch.executor.jobs import JudgeJob, Subject, SweepJob
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.problem import find_problem
+from beamsearch.problem.problem import find_problem
+from beamsearch.records.job import JudgeJob, Subject, SweepJob
 from beamsearch.records.verdict import Outcome, Stage
-from beamsearch.tuning import forms_of
+from beamsearch.run.tuning import forms_of
 from tests.judge.test_gpu import gpu_executor
 
 pytestmark = pytest.mark.gpu

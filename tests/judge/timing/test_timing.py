@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from beamsearch.errors import BeamsearchError
-from beamsearch.judge import timing
-from beamsearch.judge.inputs import InputSets
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.stopwatch import QUEUED
-from beamsearch.judge.timing import Sample, TimedInputs, believe, repetitions, undisturbed
-from beamsearch.judge.verify import Rejected
-from beamsearch.problem import Problem, instantiate, shrink
+from beamsearch.gpu.stopwatch import QUEUED
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.timing import timing
+from beamsearch.judge.timing.timing import Sample, TimedInputs, believe, repetitions, undisturbed
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.stages import Rejected
+from beamsearch.problem.problem import Problem, instantiate, shrink
 from beamsearch.records.verdict import Outcome
 
 FLUSH_MS = 0.1

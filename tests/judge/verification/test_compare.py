@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.compare import Scale, compare, mean_and_spread
-from beamsearch.judge.controls import expect
-from beamsearch.judge.inputs import GUARD_BYTES, InputSets
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.problem import Problem, find_problem, instantiate, shrink
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.verification.compare import Scale, compare, mean_and_spread
+from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSets
+from beamsearch.judge.verification.negative_controls import expect
+from beamsearch.problem.problem import Problem, find_problem, instantiate, shrink
 from tests.judge.conftest import write_problem
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from beamsearch.distributions import DISTRIBUTIONS
-from beamsearch.judge.compare import compare
-from beamsearch.judge.controls import CannotTell
-from beamsearch.judge.inputs import InputSet, InputSets
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.precision import lower_precision
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.verification.compare import compare
+from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.negative_controls import CannotTell
+from beamsearch.judge.verification.tolerance import lower_precision
+from beamsearch.problem.input_values import DISTRIBUTIONS
 from tests.judge.conftest import write_problem
 from tests.judge.orders import TOTALS, WRONG_TOTALS, Total, cut, in_blocks, merged, online
 

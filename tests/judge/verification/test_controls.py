@@ -8,19 +8,25 @@ from typing import Any
 import pytest
 import torch
 
-from beamsearch.distributions import DISTRIBUTIONS, NOT_A_NUMBER, Distribution, draw
-from beamsearch.judge.compare import TOLERANCE, Scale, _examine, compare, mean_and_spread
-from beamsearch.judge.controls import (
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.verification.compare import (
+    TOLERANCE,
+    Scale,
+    _examine,
+    compare,
+    mean_and_spread,
+)
+from beamsearch.judge.verification.inputs import InputSets, derive_seed
+from beamsearch.judge.verification.negative_controls import (
     CannotTell,
     check_controls,
     defined_distributions,
     expect,
     hides_a_part,
 )
-from beamsearch.judge.inputs import InputSets, derive_seed
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.oracle import Expected, oracle_dtype, run_oracle
-from beamsearch.problem import Problem, find_problem, instantiate, shrink
+from beamsearch.judge.verification.oracle import Expected, oracle_dtype, run_oracle
+from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution, draw
+from beamsearch.problem.problem import Problem, find_problem, instantiate, shrink
 from tests.judge.conftest import write_problem
 
 HEAD = "import torch\nimport torch.nn as nn\nN = 64\nK = 96\n"

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from beamsearch.dispatch_modes import Tf32
-from beamsearch.executor.jobs import JudgeJob, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.judge.compare import Scale, compare, mean_and_spread, rms_error
-from beamsearch.judge.oracle import expected_of, run_oracle
-from beamsearch.judge.precision import lower_precision
-from beamsearch.judge.reference import problem_message
-from beamsearch.problem import instantiate, read_problem
-from profiling.gpus import find_gpu
+from beamsearch.judge.runner.reference import problem_message
+from beamsearch.judge.verification.compare import Scale, compare, mean_and_spread, rms_error
+from beamsearch.judge.verification.oracle import expected_of, run_oracle
+from beamsearch.judge.verification.tolerance import lower_precision
+from beamsearch.problem.dispatch_modes import Tf32
+from beamsearch.problem.problem import instantiate, read_problem
+from beamsearch.records.job import JudgeJob, Subject
+from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import write_problem
 from tests.judge.suite.cases import FOLDER
 
@@ -163,8 +163,8 @@ def get_init_inputs():
 
 TIMED = """
 import json, sys
-from beamsearch.judge.reference import read_problem_message, reference_maker
-from beamsearch.problem import instantiate
+from beamsearch.judge.runner.reference import read_problem_message, reference_maker
+from beamsearch.problem.problem import instantiate
 
 message = json.load(sys.stdin)
 arguments = instantiate(read_problem_message(message)).arguments

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.executor.jobs import JudgeJob, Judgement, Subject
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.judge.inputs import InputSets
-from beamsearch.judge.memory import SharedMemory
-from beamsearch.judge.robustness import tell_layouts
-from beamsearch.judge.sanitizer import first_error
-from beamsearch.judge.verify import Log
-from beamsearch.problem import Problem, shrink
+from beamsearch.judge.nvidia_tools.sanitizer import first_error
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.robustness import tell_layouts
+from beamsearch.judge.verification.stages import Log
+from beamsearch.problem.problem import Problem, shrink
+from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.trace import kept_secret
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage
 from beamsearch.settings import Settings
-from profiling.gpus import find_gpu
+from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL, SCALE_PROBLEM, write_problem
 from tests.judge.test_verdicts import HOST, variant
 

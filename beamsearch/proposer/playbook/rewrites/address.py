@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.rewrites.flow import Flow, product, summands
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.source import Module, NotApplicable, calls, parse
-from profiling.profile import FindingKind
+from beamsearch.proposer.playbook.rewrites.flow import Flow, product, summands
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.source import Module, NotApplicable, calls, parse
+from kernel_profiling.profile import FindingKind
 
 LARGEST_OFFSET = 2**31
 """Elements up to which every offset fits 32 bits, so that parts of a sum may be added in any order

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.source import (
     Module,
     NotApplicable,
     constexprs,
     is_call,
     parse,
 )
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 
 def apply(source: str, hints: Hints) -> list[Result]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.rewrites.flow import Flow
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.source import Module, NotApplicable, calls, keyword
-from profiling.profile import FindingKind
+from beamsearch.proposer.playbook.rewrites.flow import Flow
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.source import Module, NotApplicable, calls, keyword
+from kernel_profiling.profile import FindingKind
 
 FORMS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
     ("stores streamed past the caches (.cs)", {}, {"cache_modifier": ".cs"}),

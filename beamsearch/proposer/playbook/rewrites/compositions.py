@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from beamsearch.proposer.rewrites import (
+from beamsearch.proposer.playbook.rewrites import (
     address,
     alignment,
     caching,
@@ -22,9 +22,9 @@ from beamsearch.proposer.rewrites import (
     strip,
     unroll,
 )
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Rewrite
-from profiling.profile import FindingKind
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Rewrite
+from kernel_profiling.profile import FindingKind
 
 ALL: tuple[Rewrite, ...] = (
     constants.REWRITE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.rewrites.flow import Flow
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.flow import Flow
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
     argument,
@@ -19,7 +19,7 @@ from beamsearch.proposer.rewrites.source import (
     parameters,
     parse,
 )
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 SHAPE_CALLS = frozenset({"numel", "stride", "size", "cdiv", "next_power_of_2", "len"})
 

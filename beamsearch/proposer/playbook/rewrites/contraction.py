@@ -11,8 +11,13 @@ import ast
 from copy import deepcopy
 from dataclasses import dataclass
 
-from beamsearch.proposer.rewrites.digits import FlatIndex, host_factors, take_apart, without
-from beamsearch.proposer.rewrites.flow import (
+from beamsearch.proposer.playbook.rewrites.digits import (
+    FlatIndex,
+    host_factors,
+    take_apart,
+    without,
+)
+from beamsearch.proposer.playbook.rewrites.flow import (
     REDUCTIONS,
     SHAPED,
     Flow,
@@ -20,11 +25,11 @@ from beamsearch.proposer.rewrites.flow import (
     product,
     substitute_all,
 )
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.launch import block_parameters, set_block
-from beamsearch.proposer.rewrites.skip import uncast
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.launch import block_parameters, set_block
+from beamsearch.proposer.playbook.rewrites.skip import uncast
+from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
     NotApplicable,
@@ -42,8 +47,8 @@ from beamsearch.proposer.rewrites.source import (
     set_grid,
     statements,
 )
-from beamsearch.proposer.rewrites.unroll import range_bound
-from profiling.profile import FindingKind
+from beamsearch.proposer.playbook.rewrites.unroll import range_bound
+from kernel_profiling.profile import FindingKind
 
 LEAST = 16
 """The least length of any axis of `tl.dot`."""

@@ -6,8 +6,8 @@ import ast
 from collections import Counter
 from dataclasses import dataclass, field
 
-from beamsearch.proposer.rewrites.flow import Flow, factors, product
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.flow import Flow, factors, product
+from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     NotApplicable,
     calls,

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from functools import cached_property
 
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.source import (
     Substitute,
     copy,
     is_call,

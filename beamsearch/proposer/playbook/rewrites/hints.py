@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from beamsearch.proposer.rewrites.source import Launch, Module, argument, parameters
+from beamsearch.proposer.playbook.rewrites.source import Launch, Module, argument, parameters
 
 OPERATORS: dict[type[ast.operator], Any] = {
     ast.Add: lambda a, b: a + b,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.source import Module, NotApplicable
-from profiling.profile import FindingKind
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.source import Module, NotApplicable
+from kernel_profiling.profile import FindingKind
 
 Result = tuple[str, str]
 """What was done, and the new source."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from beamsearch.proposer.rewrites.flow import Flow
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.flow import Flow
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
     NotApplicable,
@@ -22,7 +22,7 @@ from beamsearch.proposer.rewrites.source import (
     set_argument,
     set_grid,
 )
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 WARPS = (1, 2, 4, 8, 16)
 STAGES = (1, 2, 3, 4, 5)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from beamsearch.proposer.rewrites.flow import Flow, factors, product, summands
-from beamsearch.proposer.rewrites.hints import Hints, Shape
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.flow import Flow, factors, product, summands
+from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
     NotApplicable,
@@ -26,8 +26,8 @@ from beamsearch.proposer.rewrites.source import (
     set_argument,
     statements,
 )
-from beamsearch.proposer.rewrites.unroll import range_bound
-from profiling.profile import FindingKind
+from beamsearch.proposer.playbook.rewrites.unroll import range_bound
+from kernel_profiling.profile import FindingKind
 
 LARGEST = 2**20
 """Elements of an operand worth copying every call: 2 MB, a few microseconds."""

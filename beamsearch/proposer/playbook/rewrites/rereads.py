@@ -10,11 +10,11 @@ import ast
 import itertools
 from dataclasses import dataclass
 
-from beamsearch.proposer.rewrites.flow import SHAPED, Flow, substitute_all, summands
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.launch import block_parameters, set_block
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.flow import SHAPED, Flow, substitute_all, summands
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.launch import block_parameters, set_block
+from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
     NotApplicable,
@@ -32,9 +32,9 @@ from beamsearch.proposer.rewrites.source import (
     set_argument,
     statements,
 )
-from beamsearch.proposer.rewrites.strip import pointer_arguments
-from beamsearch.proposer.rewrites.unroll import make_static, range_bound
-from profiling.profile import FindingKind
+from beamsearch.proposer.playbook.rewrites.strip import pointer_arguments
+from beamsearch.proposer.playbook.rewrites.unroll import make_static, range_bound
+from kernel_profiling.profile import FindingKind
 
 MOST_REGISTERS_LENGTH = 128
 """Vectors kept in registers at most."""

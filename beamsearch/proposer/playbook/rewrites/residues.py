@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.rewrites.digits import (
+from beamsearch.proposer.playbook.rewrites.digits import (
     Digit,
     FlatIndex,
     bound_of,
@@ -17,22 +17,22 @@ from beamsearch.proposer.rewrites.digits import (
     rows_on_host,
     without,
 )
-from beamsearch.proposer.rewrites.flow import (
+from beamsearch.proposer.playbook.rewrites.flow import (
     Flow,
     conjuncts,
     factors,
     product,
 )
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.retile import (
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.retile import (
     digit_lines,
     place,
     prepare,
     replace_compares,
 )
-from beamsearch.proposer.rewrites.skip import branch_on_scalars
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.skip import branch_on_scalars
+from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
     NotApplicable,
@@ -47,7 +47,7 @@ from beamsearch.proposer.rewrites.source import (
     parse,
     set_grid,
 )
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 
 def apply(source: str, hints: Hints) -> list[Result]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.rewrites.digits import (
+from beamsearch.proposer.playbook.rewrites.digits import (
     FlatIndex,
     bound_of,
     check_grid,
@@ -18,7 +18,7 @@ from beamsearch.proposer.rewrites.digits import (
     take_apart,
     without,
 )
-from beamsearch.proposer.rewrites.flow import (
+from beamsearch.proposer.playbook.rewrites.flow import (
     REDUCTIONS,
     SHAPED,
     Flow,
@@ -26,9 +26,9 @@ from beamsearch.proposer.rewrites.flow import (
     merge_augmented,
     product,
 )
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
     NotApplicable,
@@ -43,7 +43,7 @@ from beamsearch.proposer.rewrites.source import (
     set_grid,
     statements,
 )
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 WIDEST = 1024
 """Lanes of a row block at most; longer rows take several blocks."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.rewrites.flow import Flow, conjunction, conjuncts, merge_augmented
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.flow import Flow, conjunction, conjuncts, merge_augmented
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.source import (
     Module,
     NotApplicable,
     calls,
@@ -16,7 +16,7 @@ from beamsearch.proposer.rewrites.source import (
     keyword,
     names_in,
 )
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 
 def apply(source: str, hints: Hints) -> list[Result]:

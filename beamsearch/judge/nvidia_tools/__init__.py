@@ -1,0 +1,1 @@
+"""Nsight Compute and compute-sanitizer on a plan."""

@@ -1,0 +1,1 @@
+"""Where a candidate's Python runs, and what it can reach there."""

@@ -1,0 +1,1 @@
+"""The thinker that needs no model."""

@@ -1,0 +1,1 @@
+"""What a run has learned, and what earlier runs have."""

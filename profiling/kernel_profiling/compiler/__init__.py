@@ -1,0 +1,1 @@
+"""What the compiler knows, with no GPU."""

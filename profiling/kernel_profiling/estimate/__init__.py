@@ -1,0 +1,1 @@
+"""Traffic and the modelled time."""

@@ -1,0 +1,1 @@
+"""Least work and measured ceilings."""

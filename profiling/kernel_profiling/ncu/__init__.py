@@ -1,0 +1,1 @@
+"""Nsight Compute: run it, read its report."""
