@@ -27,7 +27,6 @@ from beamsearch.proposer.playbook.rewrites import (
     rereads,
     residues,
     retile,
-    skip,
     strip,
     unroll,
 )
@@ -136,7 +135,7 @@ def test_rewrites_and_compositions_compute_the_problem(problem: str) -> None:
     found |= {p.source: "; ".join(p.moves) for p in all_proposals(problem)[-8:]}
     results = run_all(problem, list(found))
     wrong = {move: r for move, r in zip(found.values(), results, strict=True) if r}
-    assert len(found) > 12
+    assert len(found) > 10
     assert not wrong
 
 
@@ -218,7 +217,7 @@ def test_what_is_read_twice_is_read_once() -> None:
         assert text.count("tl.load(") == 1, move
 
 
-@pytest.mark.parametrize("rewrite", [address, caching, launch, skip])
+@pytest.mark.parametrize("rewrite", [address, caching, launch])
 def test_the_same_source_gives_the_same_forms(rewrite: object) -> None:
     source, hints = with_constants("82")
     assert rewrite.apply(source, hints) == rewrite.apply(source, hints)  # type: ignore[attr-defined]

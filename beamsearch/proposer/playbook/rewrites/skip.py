@@ -1,36 +1,17 @@
-"""Loop iterations whose mask is false for a whole program are skipped."""
+"""Loop iterations whose mask is false for a whole program are skipped: a step of `residues`."""
 
 from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.playbook.rewrites.flow import Flow, conjunction, conjuncts, merge_augmented
-from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.flow import Flow, conjunction, conjuncts
 from beamsearch.proposer.playbook.rewrites.source import (
-    Module,
-    NotApplicable,
     calls,
     copy,
     is_call,
     keyword,
     names_in,
 )
-from kernel_profiling.profile import FindingKind
-
-
-def apply(source: str, hints: Hints) -> list[Result]:
-    """Every loop at once."""
-
-    def change(module: Module) -> str:
-        for kernel in module.kernels.values():
-            merge_augmented(kernel.body)
-        done = [k.name for k in module.kernels.values() if branch_on_scalars(k)]
-        if not done:
-            raise NotApplicable("no mask with a scalar part")
-        return f"iterations skipped whose mask is false for the whole program ({', '.join(done)})"
-
-    return attempt(source, change)
 
 
 def branch_on_scalars(kernel: ast.FunctionDef) -> int:
@@ -242,6 +223,3 @@ def _drop_terms(body: list[ast.stmt], terms: set[str]) -> None:
 
     for s in body:
         Drop().visit(s)
-
-
-REWRITE = Rewrite("skip", (FindingKind.ISSUE_BOUND, FindingKind.EXCESS_TRAFFIC), apply)

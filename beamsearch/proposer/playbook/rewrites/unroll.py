@@ -28,17 +28,6 @@ known: window sizes are what people write so."""
 
 
 def apply(source: str, hints: Hints) -> list[Result]:
-    """Short loops whole; the rest by a factor of 4 or 8; or only the innermost."""
-    results = whole(source, hints)
-    for factor in (4, 8):
-        results += attempt(source, lambda module, f=factor: _partly(module, f))  # type: ignore[misc]
-    unique: dict[str, Result] = {}
-    for description, text in results:
-        unique.setdefault(text, (description, text))
-    return list(unique.values())
-
-
-def whole(source: str, hints: Hints) -> list[Result]:
     """Short loops unrolled whole, all of them or only the innermost."""
     results = attempt(source, lambda module: _whole(module, hints, inner_only=False))
     return results + attempt(source, lambda module: _whole(module, hints, inner_only=True))
@@ -127,34 +116,6 @@ def _innermost_first(body: list[ast.stmt]) -> list[ast.For]:
     return found
 
 
-def _partly(module: Module, factor: int) -> str:
-    done = []
-    for kernel in module.kernels.values():
-        for loop in _innermost_first(kernel.body):
-            call = loop.iter
-            if any(isinstance(n, ast.For) for s in loop.body for n in ast.walk(s)):
-                continue
-            if not isinstance(call, ast.Call) or is_call(call, "static_range"):
-                continue
-            if not (ast.unparse(call.func) == "range" or is_call(call, "range")):
-                continue
-            if any(k.arg == "loop_unroll_factor" for k in call.keywords) or calls(loop, "dot"):
-                continue
-            unrolled = ast.keyword(arg="loop_unroll_factor", value=ast.Constant(value=factor))
-            loop.iter = ast.Call(
-                func=parse("tl.range"), args=call.args, keywords=[*call.keywords, unrolled]
-            )
-            done += sorted(names_in(loop.target))
-    if not done:
-        raise NotApplicable("no loop")
-    return f"loop over {', '.join(done)} unrolled by {factor}"
-
-
-WHOLE = Rewrite(
-    "unroll whole",
-    (FindingKind.LATENCY, FindingKind.ISSUE_BOUND, FindingKind.INTEGER_OVERHEAD),
-    whole,
-)
 REWRITE = Rewrite(
     "unroll",
     (FindingKind.LATENCY, FindingKind.ISSUE_BOUND, FindingKind.INTEGER_OVERHEAD),
