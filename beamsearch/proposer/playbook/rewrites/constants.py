@@ -90,7 +90,7 @@ def _used_as_integer(kernel: ast.FunctionDef, flow: Flow) -> set[str]:
             found |= flow.closure(names_in(node))
         if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
             found |= flow.closure(names_in(node.iter))
-        if isinstance(node, ast.Call) and is_call(node, "load", "store"):
+        if is_call(node, "load", "store"):
             found |= flow.closure(names_in(node.args[0]))
             mask = keyword(node, "mask")
             if mask is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 from beamsearch.proposer.playbook.rewrites.digits import (
     FlatIndex,
@@ -26,9 +27,8 @@ from beamsearch.proposer.playbook.rewrites.flow import (
     substitute_all,
 )
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
 from beamsearch.proposer.playbook.rewrites.launch import block_parameters, set_block
-from beamsearch.proposer.playbook.rewrites.skip import uncast
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
@@ -43,9 +43,11 @@ from beamsearch.proposer.playbook.rewrites.source import (
     keyword,
     names_in,
     parse,
+    replace,
     set_argument,
     set_grid,
     statements,
+    uncast,
 )
 from beamsearch.proposer.playbook.rewrites.unroll import range_bound
 from kernel_profiling.profile import FindingKind
@@ -68,26 +70,13 @@ class _Product:
 def apply(source: str, hints: Hints) -> list[Result]:
     """Tiles of several sizes: lanes, outputs, warps."""
     results = []
-    for lanes, outputs, warps in ((256, 64, 8), (128, 64, 4), (512, 64, 16), (128, 128, 8)):
-        results += attempt(
-            source,
-            lambda module, s=(lanes, outputs, warps): _any(module, s),  # type: ignore[misc]
-        )
+    for sizes in ((256, 64, 8), (128, 64, 4), (512, 64, 16), (128, 128, 8)):
+        results += attempt_kernel(source, partial(_contract, sizes))
     return results
 
 
-def _any(module: Module, sizes: tuple[int, int, int]) -> str:
-    problems = []
-    for name, kernel, _ in module.launched():
-        try:
-            return _contract(module, kernel, module.one_launch(name), sizes)
-        except NotApplicable as error:
-            problems.append(str(error))
-    raise NotApplicable("; ".join(problems))
-
-
 def _contract(
-    module: Module, kernel: ast.FunctionDef, launch: Launch, sizes: tuple[int, int, int]
+    sizes: tuple[int, int, int], module: Module, kernel: ast.FunctionDef, launch: Launch
 ) -> str:
     merge_augmented(kernel.body)
     if calls(kernel, *SHAPED, *REDUCTIONS) or len(calls(kernel, "arange")) != 1:
@@ -108,7 +97,7 @@ def _contract(
     inside = f"({digit} < {extent})"
     _replace_loop(kernel, found, depth, inside)
     _mask_others(kernel, found, digit, inside)
-    _add_axes(kernel, found.accumulator, axis)
+    _add_axes(kernel, axis)
     _define(kernel, root, axis)
     if len(blocks) == 1:
         set_block(module, kernel, launch, blocks[0], sizes[0])
@@ -171,7 +160,7 @@ def _find(kernel: ast.FunctionDef) -> _Product:
 def _as_load(node: ast.expr, local: dict[str, ast.expr]) -> ast.Call | None:
     for _ in range(4):
         node = uncast(node)
-        if isinstance(node, ast.Call) and is_call(node, "load"):
+        if is_call(node, "load"):
             return node
         if isinstance(node, ast.Name) and node.id in local:
             node = local[node.id]
@@ -298,25 +287,18 @@ def _mask_others(kernel: ast.FunctionDef, found: _Product, digit: str, inside: s
         raise NotApplicable("nothing is stored by the digit")
 
 
-def _add_axes(kernel: ast.FunctionDef, accumulator: str, axis: str) -> None:
+def _add_axes(kernel: ast.FunctionDef, axis: str) -> None:
     """Lanes along the first axis, the digit along the second."""
 
-    class Axes(ast.NodeTransformer):
-        def visit_Call(self, node: ast.Call) -> ast.AST:
-            if is_call(node, "arange") and not getattr(node, "placed", False):
-                node.placed = True  # type: ignore[attr-defined]
-                return parse(f"{ast.unparse(node)}[:, None]")
-            if is_call(node, "zeros") and isinstance(node.args[0], ast.Tuple | ast.List):
-                first = ast.unparse(node.args[0].elts[0])
-                node.args[0] = parse(f"({first}, {axis})")
-            return self.generic_visit(node)
+    def placed(node: ast.AST) -> ast.expr | None:
+        if isinstance(node, ast.Subscript) and is_call(node.value, "arange"):
+            return node
+        return parse(f"{ast.unparse(node)}[:, None]") if is_call(node, "arange") else None
 
-        def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-            if is_call(node.value, "arange"):
-                return node
-            return self.generic_visit(node)
-
-    Axes().visit(kernel)
+    for call in calls(kernel, "zeros"):
+        if isinstance(call.args[0], ast.Tuple | ast.List):
+            call.args[0] = parse(f"({ast.unparse(call.args[0].elts[0])}, {axis})")
+    replace(kernel, placed)
 
 
 def _define(kernel: ast.FunctionDef, root: FlatIndex, axis: str) -> None:
@@ -324,13 +306,11 @@ def _define(kernel: ast.FunctionDef, root: FlatIndex, axis: str) -> None:
     digit, rest = root.digits[0], root.digits[1]
     whole = f"({rest.name} * ({digit.extent}) + {digit.name})"
 
-    class Program(ast.NodeTransformer):
-        def visit_Call(self, node: ast.Call) -> ast.AST:
-            if is_call(node, "program_id") and _axis(node) == root.axis:
-                return parse(whole)
-            return self.generic_visit(node)
+    def program(node: ast.AST) -> ast.expr | None:
+        own = is_call(node, "program_id") and _axis(node) == root.axis
+        return parse(whole) if own else None
 
-    Program().visit(kernel)
+    replace(kernel, program)
     group = fresh(kernel, "group")
     groups = f"(({digit.extent} + {axis} - 1) // {axis})"
     lines = statements(

@@ -11,7 +11,6 @@ from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     NotApplicable,
     calls,
-    copy,
     fresh,
     grid_axes,
     host_value,
@@ -19,6 +18,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     names_in,
     parse,
     single_assignment,
+    uncast,
 )
 
 
@@ -71,7 +71,6 @@ def find_vector_index(kernel: ast.FunctionDef, flow: Flow) -> FlatIndex:
             continue
         if not is_call(value.right, "arange"):
             continue
-        assert isinstance(value.right, ast.Call)
         block = ast.unparse(value.right.args[1])
         start = value.left
         if isinstance(start, ast.Name) and start.id in flow.definitions:
@@ -91,14 +90,8 @@ def find_vector_index(kernel: ast.FunctionDef, flow: Flow) -> FlatIndex:
 
 def program_axis(node: ast.expr, flow: Flow) -> int | None:
     """The grid axis of a (cast) program id."""
-    node = flow.inline(node)
-    while (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and (node.func.attr == "to")
-    ):
-        node = node.func.value
-    if isinstance(node, ast.Call) and is_call(node, "program_id"):
+    node = uncast(flow.inline(node))
+    if is_call(node, "program_id"):
         given = node.args[0] if node.args else node.keywords[0].value
         if isinstance(given, ast.Constant) and isinstance(given.value, int):
             return given.value
@@ -119,8 +112,6 @@ class _Parts:
                 return Part()
             value = self.flow.definitions.get(node.id)
             return self.part(value) if value is not None else None
-        if self.root.block is None and is_call(node, "program_id"):
-            return Part() if program_axis(node, self.flow) == self.root.axis else None
         if self.root.block is None and isinstance(node, ast.Call):
             return Part() if program_axis(node, self.flow) == self.root.axis else None
         if not isinstance(node, ast.BinOp):
@@ -350,8 +341,3 @@ def rows_on_host(
         return parse(product(left)), True
     divisor = product(host_factors(inner_host, launch))
     return parse(f"triton.cdiv({ast.unparse(total)}, {divisor})"), False
-
-
-def own_copy(node: ast.expr) -> ast.expr:
-    """A copy to place elsewhere in a tree."""
-    return copy(node)

@@ -30,7 +30,6 @@ class Flow:
     """Definitions and dependencies of a kernel's names. Build a new one after a change."""
 
     def __init__(self, kernel: ast.FunctionDef) -> None:
-        self.kernel = kernel
         self.assigned: dict[str, list[ast.expr]] = {}
         self.augmented: set[str] = set()
         self.loop_variables: set[str] = set()
@@ -114,13 +113,13 @@ def substitute_all(node: ast.expr, definitions: Mapping[str, ast.expr]) -> ast.e
 
 
 def _is_vector(node: ast.AST, vectors: set[str]) -> bool:
-    if isinstance(node, ast.Call) and is_call(node, *REDUCTIONS):
+    if is_call(node, *REDUCTIONS):
         axis = next((k.value for k in node.keywords if k.arg == "axis"), None)
         if axis is None and len(node.args) < 2:
             return False
         # One axis less; of a vector nothing is left. Two-dimensional sources keep one.
         return any("None" in ast.unparse(a) for a in node.args)
-    if isinstance(node, ast.Call) and is_call(node, "arange", "zeros", "full"):
+    if is_call(node, "arange", "zeros", "full"):
         shape = node.args[0] if node.args else None
         return not (isinstance(shape, ast.Tuple | ast.List) and not shape.elts)
     if isinstance(node, ast.Attribute) and node.attr in ("dtype", "element_ty"):

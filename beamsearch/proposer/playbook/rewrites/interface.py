@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.source import Module, NotApplicable
+from beamsearch.proposer.playbook.rewrites.source import Launch, Module, NotApplicable
 from kernel_profiling.profile import FindingKind
 
 Result = tuple[str, str]
@@ -35,3 +36,19 @@ def attempt(source: str, change: Callable[[Module], str]) -> list[Result]:
         return []
     rendered = module.render()
     return [] if rendered is None else [(description, rendered)]
+
+
+def attempt_kernel(
+    source: str, change: Callable[[Module, ast.FunctionDef, Launch], str]
+) -> list[Result]:
+    """The same for a change of one kernel with one launch: the first kernel that it fits."""
+
+    def first(module: Module) -> str:
+        for name, kernel, _ in module.launched():
+            try:
+                return change(module, kernel, module.one_launch(name))
+            except NotApplicable:
+                continue
+        raise NotApplicable("no kernel that it fits")
+
+    return attempt(source, first)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from functools import partial
 
 from beamsearch.proposer.playbook.rewrites.flow import Flow, factors, product, summands
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
@@ -35,20 +36,10 @@ LARGEST = 2**20
 
 def apply(source: str, hints: Hints) -> list[Result]:
     """The first operand that fits."""
-    return attempt(source, lambda module: _any(module, hints))
+    return attempt_kernel(source, partial(_repack, hints))
 
 
-def _any(module: Module, hints: Hints) -> str:
-    problems = []
-    for name, kernel, _ in module.launched():
-        try:
-            return _repack(kernel, module.one_launch(name), hints)
-        except NotApplicable as error:
-            problems.append(str(error))
-    raise NotApplicable("; ".join(problems))
-
-
-def _repack(kernel: ast.FunctionDef, launch: Launch, hints: Hints) -> str:
+def _repack(hints: Hints, _: Module, kernel: ast.FunctionDef, launch: Launch) -> str:
     flow = Flow(kernel)
     for call in calls(kernel, "load"):
         parts = summands(flow.inline(call.args[0], keep=flow.vectors))
@@ -103,7 +94,7 @@ def _split(
     nothing: tuple[list[str], tuple[list[str], list[str]]] = ([], ([], []))
     if not vectors or not scalars:
         return nothing
-    steps = _counted(kernel, flow, scalars)
+    steps = _counted(kernel, scalars)
     if not steps:
         return nothing
     left = []
@@ -116,7 +107,7 @@ def _split(
     return steps, (left, [ast.unparse(s) for s in scalars])
 
 
-def _counted(kernel: ast.FunctionDef, flow: Flow, scalars: list[ast.expr]) -> list[str]:
+def _counted(kernel: ast.FunctionDef, scalars: list[ast.expr]) -> list[str]:
     """Factors of S where the scalars count 0 … S-1 by nested loops, else nothing."""
     bounds: dict[str, str] = {}
     for loop in [n for n in ast.walk(kernel) if isinstance(n, ast.For)]:

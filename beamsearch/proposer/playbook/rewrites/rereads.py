@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import itertools
 from dataclasses import dataclass
+from functools import partial
 
 from beamsearch.proposer.playbook.rewrites.flow import SHAPED, Flow, substitute_all, summands
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
 from beamsearch.proposer.playbook.rewrites.launch import block_parameters, set_block
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
@@ -29,8 +30,10 @@ from beamsearch.proposer.playbook.rewrites.source import (
     keyword,
     names_in,
     parse,
+    replace,
     set_argument,
     statements,
+    uncast,
 )
 from beamsearch.proposer.playbook.rewrites.strip import pointer_arguments
 from beamsearch.proposer.playbook.rewrites.unroll import make_static, range_bound
@@ -65,31 +68,25 @@ class _Pair:
 def apply(source: str, hints: Hints) -> list[Result]:
     """Tiles and registers, by what was fastest where it was measured."""
     results = []
-    for form, block, warps in FORMS:
-        results += attempt(
-            source,
-            lambda module, f=form, b=block, w=warps: _any(module, hints, f, b, w),  # type: ignore[misc]
-        )
+    for form in FORMS:
+        results += attempt_kernel(source, partial(_keep, hints, form))
     return results
 
 
-def _any(module: Module, hints: Hints, form: str, block: int, warps: int) -> str:
-    problems = []
-    for name, kernel, _ in module.launched():
-        try:
-            launch = module.one_launch(name)
-            values = hints.launch_values(module, name)
-            _name_loads(kernel)
-            pair = _find(kernel, launch)
-            if form == "registers":
-                done = _registers(kernel, launch, pair, values)
-            else:
-                done = _tile(kernel, launch, pair)
-            resized = _resize(module, kernel, launch, block, warps)
-            return f"{done} in {name}, read once{resized}"
-        except NotApplicable as error:
-            problems.append(str(error))
-    raise NotApplicable("; ".join(problems))
+def _keep(
+    hints: Hints,
+    form: tuple[str, int, int],
+    module: Module,
+    kernel: ast.FunctionDef,
+    launch: Launch,
+) -> str:
+    kind, block, warps = form
+    values = hints.launch_values(module, kernel.name)
+    _name_loads(kernel)
+    pair = _find(kernel, launch)
+    in_registers = kind == "registers"
+    done = _registers(kernel, pair, values) if in_registers else _tile(kernel, launch, pair)
+    return f"{done} in {kernel.name}, read once{_resize(module, kernel, launch, block, warps)}"
 
 
 def _resize(module: Module, kernel: ast.FunctionDef, launch: Launch, block: int, warps: int) -> str:
@@ -166,14 +163,8 @@ def _loads(loop: ast.For) -> list[ast.Assign]:
 
 
 def _load_call(value: ast.expr) -> ast.Call | None:
-    node: ast.AST = value
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if is_call(node, "load"):
-            return node
-        if node.func.attr != "to":
-            return None
-        node = node.func.value
-    return None
+    node = uncast(value)
+    return node if is_call(node, "load") else None
 
 
 def _key(statement: ast.Assign, loop: ast.For, flow: Flow) -> str:
@@ -201,7 +192,7 @@ def _local_definitions(loop: ast.For) -> dict[str, ast.expr]:
     return found
 
 
-def _registers(kernel: ast.FunctionDef, launch: Launch, pair: _Pair, values: dict[str, int]) -> str:
+def _registers(kernel: ast.FunctionDef, pair: _Pair, values: dict[str, int]) -> str:
     """Both loops unrolled whole; the loaded vectors kept in a tuple."""
     length = pair.bound.value if isinstance(pair.bound, ast.Constant) else None
     if isinstance(pair.bound, ast.Name) and pair.bound.id in constexprs(kernel):
@@ -233,11 +224,7 @@ def _registers(kernel: ast.FunctionDef, launch: Launch, pair: _Pair, values: dic
 def _swap_call(
     statement: ast.Assign | ast.AugAssign | ast.Expr, old: ast.Call, new: ast.expr
 ) -> None:
-    class Swap(ast.NodeTransformer):
-        def visit_Call(self, node: ast.Call) -> ast.AST:
-            return new if node is old else self.generic_visit(node)
-
-    statement.value = Swap().visit(statement.value)
+    statement.value = replace(statement.value, lambda node: new if node is old else None)
 
 
 def _tile(kernel: ast.FunctionDef, launch: Launch, pair: _Pair) -> str:
@@ -255,8 +242,7 @@ def _tile(kernel: ast.FunctionDef, launch: Launch, pair: _Pair) -> str:
     head = statements(f"{variable} = tl.arange(0, {padded})[:, None]")
     body = [*head, *_summed(pair.first, inside)]
     later = _per_element(kernel, pair, inside)
-    for call in calls(kernel, "arange"):
-        _index(kernel, call)
+    replace(kernel, lambda n: parse(f"{ast.unparse(n)}[None, :]") if is_call(n, "arange") else None)
     for call in calls(kernel, "zeros", "full"):
         shape = call.args[0]
         if not isinstance(shape, ast.Tuple | ast.List) or len(shape.elts) != 1:
@@ -343,18 +329,6 @@ def _widen_mask(statement: ast.stmt, inside: str) -> None:
         for k in call.keywords:
             if k.arg == "mask":
                 k.value = parse(f"({ast.unparse(mask)}) & {inside}")
-
-
-def _index(kernel: ast.FunctionDef, arange: ast.Call) -> None:
-    """`tl.arange(…)` -> `tl.arange(…)[None, :]`."""
-
-    class Swap(ast.NodeTransformer):
-        def visit_Call(self, node: ast.Call) -> ast.AST:
-            if node is arange:
-                return parse(f"{ast.unparse(arange)}[None, :]")
-            return self.generic_visit(node)
-
-    Swap().visit(kernel)
 
 
 REWRITE = Rewrite("read once", (FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY), apply)

@@ -24,7 +24,7 @@ from beamsearch.proposer.playbook.rewrites.flow import (
     product,
 )
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
 from beamsearch.proposer.playbook.rewrites.retile import (
     digit_lines,
     place,
@@ -52,21 +52,11 @@ from kernel_profiling.profile import FindingKind
 
 def apply(source: str, hints: Hints) -> list[Result]:
     """One form."""
-    return attempt(source, _any)
+    return attempt_kernel(source, _split)
 
 
-def _any(module: Module) -> str:
-    problems = []
-    for name, kernel, _ in module.launched():
-        try:
-            return _split(kernel, module.one_launch(name))
-        except NotApplicable as error:
-            problems.append(str(error))
-    raise NotApplicable("; ".join(problems))
-
-
-def _split(kernel: ast.FunctionDef, launch: Launch) -> str:
-    _, root = prepare(kernel)
+def _split(_: Module, kernel: ast.FunctionDef, launch: Launch) -> str:
+    root = prepare(kernel)
     compares, total = bound_of(kernel, root.name)
     axes, host_total = check_grid(kernel, launch, root, total)
     last = without(factors(parse(total)), root.inner(len(root.digits) - 1))

@@ -8,6 +8,7 @@ is taken apart once a program.
 from __future__ import annotations
 
 import ast
+from functools import partial
 
 from beamsearch.proposer.playbook.rewrites.digits import (
     FlatIndex,
@@ -27,7 +28,7 @@ from beamsearch.proposer.playbook.rewrites.flow import (
     product,
 )
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
@@ -39,6 +40,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     host_value,
     names_in,
     parse,
+    replace,
     set_argument,
     set_grid,
     statements,
@@ -55,22 +57,11 @@ def apply(source: str, hints: Hints) -> list[Result]:
     """One row a program, then tiles of several rows."""
     results = []
     for rows in TILE_ROWS:
-        results += attempt(source, lambda module, r=rows: _retile(module, hints, r))  # type: ignore[misc]
+        results += attempt_kernel(source, partial(_retile, hints, rows))
     return results
 
 
-def _retile(module: Module, hints: Hints, rows: int) -> str:
-    problems = []
-    for name, kernel, _ in module.launched():
-        try:
-            launch = module.one_launch(name)
-            return retile(module, kernel, launch, hints, rows)
-        except NotApplicable as error:
-            problems.append(str(error))
-    raise NotApplicable("; ".join(problems))
-
-
-def prepare(kernel: ast.FunctionDef) -> tuple[Flow, FlatIndex]:
+def prepare(kernel: ast.FunctionDef) -> FlatIndex:
     """The kernel's flat index, taken apart. Raises NotApplicable."""
     merge_augmented(kernel.body)
     flow = Flow(kernel)
@@ -83,13 +74,14 @@ def prepare(kernel: ast.FunctionDef) -> tuple[Flow, FlatIndex]:
         raise NotApplicable("the kernel uses axes itself")
     bound_of(kernel, root.name)
     take_apart(kernel, root, flow)
-    return flow, root
+    return root
 
 
-def retile(module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints, rows: int) -> str:
-    """Change the kernel's flat index to rows. Raises NotApplicable; the module is then spoilt."""
+def _retile(
+    hints: Hints, rows: int, module: Module, kernel: ast.FunctionDef, launch: Launch
+) -> str:
     values = hints.launch_values(module, kernel.name)
-    _, root = prepare(kernel)
+    root = prepare(kernel)
     compares, total = bound_of(kernel, root.name)
     axes, host_total = check_grid(kernel, launch, root, total)
     width = root.digits[0].extent
@@ -97,7 +89,7 @@ def retile(module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints
     count, exact = rows_on_host(kernel, launch, host_total, root.inner(1))
     host_width = host_value(kernel, launch, parse(width))
     tile = add_constexpr(kernel, launch, "ROWS", ast.Constant(value=rows)) if rows > 1 else None
-    row_count = count_rows(kernel, launch, total, root, count)
+    row_count = count_rows(total, root)
     conditions = [f"({root.digits[0].name} < {width})"]
     row = fresh(kernel, "row")
     if tile:
@@ -120,9 +112,9 @@ def retile(module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints
     return f"flat index of {kernel.name} taken apart into {what} of {width} a program"
 
 
-def block_value(width: ast.expr, widest: int = WIDEST) -> ast.expr:
+def block_value(width: ast.expr) -> ast.expr:
     """The lanes for rows of a width, on the host."""
-    return parse(f"min(triton.next_power_of_2({ast.unparse(width)}), {widest})")
+    return parse(f"min(triton.next_power_of_2({ast.unparse(width)}), {WIDEST})")
 
 
 def known(values: dict[str, int], text: str) -> int | None:
@@ -135,9 +127,7 @@ def _warps(width: int, rows: int) -> int:
     return max(1, min(8, lanes // 128))
 
 
-def count_rows(
-    kernel: ast.FunctionDef, launch: Launch, total: str, root: FlatIndex, host: ast.expr
-) -> str:
+def count_rows(total: str, root: FlatIndex) -> str:
     """Rows as a kernel expression."""
     left = without(factors(parse(total)), root.inner(1))
     if left is not None:
@@ -184,11 +174,8 @@ def digit_lines(root: FlatIndex, first: int, rest: str) -> list[str]:
 
 
 def replace_compares(kernel: ast.FunctionDef, compares: list[ast.Compare], text: str) -> None:
-    class Swap(ast.NodeTransformer):
-        def visit_Compare(self, node: ast.Compare) -> ast.AST:
-            return parse(text) if node in compares else node
-
-    Swap().visit(kernel)
+    """Put a condition in the place of every one of the compares."""
+    replace(kernel, lambda node: parse(text) if node in compares else None)
 
 
 def place(kernel: ast.FunctionDef, root: FlatIndex, text: str) -> None:

@@ -11,6 +11,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     is_call,
     keyword,
     names_in,
+    uncast,
 )
 
 
@@ -57,7 +58,7 @@ def _branch_loop(
         rest = [s for s in loop.body if s not in prelude]
         simple = all(not calls(s, "load") and not isinstance(s, ast.For) for s in prelude)
         local = _stored(rest)
-        escaping = {n for n in local if _read_outside(kernel, loop, rest, n)}
+        escaping = {n for n in local if _read_outside(kernel, rest, n)}
         if simple and rest and _Neutral(escaping).body(rest):
             condition = conjunction([copy(t) for t in terms])
             branch = ast.If(test=condition, body=rest, orelse=[])
@@ -108,7 +109,7 @@ def _stored(body: list[ast.stmt]) -> set[str]:
     }
 
 
-def _read_outside(kernel: ast.FunctionDef, loop: ast.For, rest: list[ast.stmt], name: str) -> bool:
+def _read_outside(kernel: ast.FunctionDef, rest: list[ast.stmt], name: str) -> bool:
     """Whether a name set in the rest of a body is read anywhere else, or carried around."""
     inside = {id(n) for s in rest for n in ast.walk(s)}
     for node in ast.walk(kernel):
@@ -121,17 +122,6 @@ def _read_outside(kernel: ast.FunctionDef, loop: ast.For, rest: list[ast.stmt], 
             if isinstance(n, ast.AugAssign) and ast.unparse(n.target) == name:
                 return True
     return False
-
-
-def uncast(node: ast.expr) -> ast.expr:
-    """An expression without the casts around it."""
-    while (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "to"
-    ):
-        node = node.func.value
-    return node
 
 
 class _Neutral:
@@ -187,8 +177,6 @@ class _Neutral:
 
     def keeps(self, value: ast.expr, name: str) -> bool:
         """`name = tl.maximum(name, <lowest>)`, or a dot with a zero operand that adds to name."""
-        if not isinstance(value, ast.Call):
-            return False
         if is_call(value, "dot"):
             third = value.args[2] if len(value.args) > 2 else keyword(value, "acc")
             own = isinstance(third, ast.Name) and third.id == name
@@ -202,7 +190,7 @@ class _Neutral:
 
 def _masked_other(node: ast.expr) -> str | None:
     """What a masked read gives outside its mask, as text; None for anything else."""
-    if isinstance(node, ast.Call) and is_call(node, "load") and keyword(node, "mask") is not None:
+    if is_call(node, "load") and keyword(node, "mask") is not None:
         other = keyword(node, "other")
         return ast.unparse(other) if other is not None else None
     return None

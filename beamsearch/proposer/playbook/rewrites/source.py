@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 from kernel_profiling import syntax
 
@@ -260,6 +261,21 @@ def substitute(node: ast.expr, values: dict[str, ast.expr]) -> ast.expr:
     return result
 
 
+class _Replacer(ast.NodeTransformer):
+    def __init__(self, make: Callable[[ast.AST], ast.expr | None]) -> None:
+        self.make = make
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """What is made of the node, or the node with what is made of those in it."""
+        made = self.make(node)
+        return self.generic_visit(node) if made is None else made
+
+
+def replace(tree: ast.AST, make: Callable[[ast.AST], ast.expr | None]) -> Any:
+    """Put what `make` gives in the place of nodes; where it gives None, look inside."""
+    return _Replacer(make).visit(tree)
+
+
 def host_value(kernel: ast.FunctionDef, launch: Launch, node: ast.expr) -> ast.expr:
     """A kernel expression over parameters, as the host writes it. Raises NotApplicable."""
     values: dict[str, ast.expr] = {}
@@ -274,7 +290,7 @@ def host_value(kernel: ast.FunctionDef, launch: Launch, node: ast.expr) -> ast.e
     return substitute(node, values)
 
 
-def is_call(node: ast.AST | None, *names: str) -> bool:
+def is_call(node: ast.AST | None, *names: str) -> TypeGuard[ast.Call]:
     """Whether a node is a call of `tl.<name>` (or of `triton.<name>`)."""
     return (
         isinstance(node, ast.Call)
@@ -287,9 +303,20 @@ def is_call(node: ast.AST | None, *names: str) -> bool:
 
 def calls(node: ast.AST, *names: str) -> list[ast.Call]:
     """Every call of the named `tl` functions under a node."""
-    return [n for n in ast.walk(node) if isinstance(n, ast.Call) and is_call(n, *names)]
+    return [n for n in ast.walk(node) if is_call(n, *names)]
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
     """A keyword argument of a call."""
     return next((k.value for k in call.keywords if k.arg == name), None)
+
+
+def uncast(node: ast.expr) -> ast.expr:
+    """An expression without the casts around it."""
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "to"
+    ):
+        node = node.func.value
+    return node

@@ -8,11 +8,12 @@ with the image; rows computed twice are stored twice with the same value.
 from __future__ import annotations
 
 import ast
+from functools import partial
 
 from beamsearch.proposer.playbook.rewrites.digits import bound_of, check_grid, rows_on_host
 from beamsearch.proposer.playbook.rewrites.flow import Flow, substitute_all
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
+from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
 from beamsearch.proposer.playbook.rewrites.retile import (
     block_value,
     count_rows,
@@ -57,24 +58,14 @@ def apply(source: str, hints: Hints) -> list[Result]:
     """Strips of several heights."""
     results = []
     for rows in STRIPS:
-        results += attempt(source, lambda module, r=rows: _any(module, hints, r))  # type: ignore[misc]
+        results += attempt_kernel(source, partial(_strip, hints, rows))
     return results
 
 
-def _any(module: Module, hints: Hints, rows: int) -> str:
-    problems = []
-    for name, kernel, _ in module.launched():
-        try:
-            return _strip(module, kernel, module.one_launch(name), hints, rows)
-        except NotApplicable as error:
-            problems.append(str(error))
-    raise NotApplicable("; ".join(problems))
-
-
-def _strip(module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints, rows: int) -> str:
+def _strip(hints: Hints, rows: int, module: Module, kernel: ast.FunctionDef, launch: Launch) -> str:
     values = hints.launch_values(module, kernel.name)
     stores = _only_top_stores(kernel, launch)
-    _, root = prepare(kernel)
+    root = prepare(kernel)
     compares, total = bound_of(kernel, root.name)
     axes, host_total = check_grid(kernel, launch, root, total)
     width, lane, block = root.digits[0].extent, root.digits[0].name, root.block
@@ -84,7 +75,7 @@ def _strip(module: Module, kernel: ast.FunctionDef, launch: Launch, hints: Hints
     rest_count, exact = rows_on_host(kernel, launch, host_total, root.inner(2 if closed else 1))
     if not exact:
         raise NotApplicable("rows do not divide the total")
-    height = high.extent or count_rows(kernel, launch, total, root, rest_count)
+    height = high.extent or count_rows(total, root)
     host_height = host_value(kernel, launch, parse(height))
     host_width = host_value(kernel, launch, parse(width))
     _unroll_all(kernel, values, rows)
