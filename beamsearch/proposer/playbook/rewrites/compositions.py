@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from beamsearch.proposer.playbook.rewrites import (
     address,
@@ -61,65 +61,48 @@ PAIRS = 24
 class Proposal:
     """A new kernel, what was done to the old one, and what that answers."""
 
-    moves: tuple[str, ...]
-    """What was done, step by step; the same move on another kernel reads the same."""
-    names: tuple[str, ...]
-    """Names of the rewrites."""
-    findings: frozenset[FindingKind]
     source: str
-    tier: int
+    moves: tuple[str, ...] = ()
+    """What was done, step by step; the same move on another kernel reads the same."""
+    names: tuple[str, ...] = ()
+    """Names of the rewrites."""
+    findings: frozenset[FindingKind] = frozenset()
+    tier: int = 0
     """0: a composition; 1: one move; 2: two moves."""
 
-
-class _Draft:
-    """A kernel on its way through rewrites."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.moves: tuple[str, ...] = ()
-        self.names: tuple[str, ...] = ()
-        self.findings: frozenset[FindingKind] = frozenset()
-
-    def after(self, rewrite: Rewrite, move: str, source: str) -> _Draft:
-        new = _Draft(source)
-        new.moves = (*self.moves, move)
-        new.names = (*self.names, rewrite.name)
-        new.findings = self.findings | set(rewrite.findings)
-        return new
-
-    def forms(self, rewrite: Rewrite, hints: Hints) -> list[_Draft]:
+    def forms(self, rewrite: Rewrite, hints: Hints) -> list[Proposal]:
         """Every form of a rewrite of this kernel."""
-        return [self.after(rewrite, move, text) for move, text in rewrite.apply(self.source, hints)]
+        names, findings = (*self.names, rewrite.name), self.findings | set(rewrite.findings)
+        return [
+            Proposal(text, (*self.moves, move), names, findings)
+            for move, text in rewrite.apply(self.source, hints)
+        ]
 
-    def first(self, rewrites: tuple[Rewrite, ...], hints: Hints) -> _Draft:
+    def first(self, rewrites: tuple[Rewrite, ...], hints: Hints) -> Proposal:
         """The first form of each rewrite that fits, one on the other."""
         draft = self
         for rewrite in rewrites:
             draft = next(iter(draft.forms(rewrite, hints)), draft)
         return draft
 
-    def proposal(self, tier: int) -> Proposal:
-        return Proposal(self.moves, self.names, self.findings, self.source, tier)
-
 
 def simple(source: str, hints: Hints) -> Iterator[Proposal]:
     """Compositions and single moves; equal kernels may come more than once."""
-    start = _Draft(source)
-    base = start.first(BEFORE, hints)
+    base = Proposal(source).first(BEFORE, hints)
     for draft in _compositions(base, hints):
-        yield draft.first(AFTER, hints).proposal(0)
+        yield draft.first(AFTER, hints)
     plain = base.first(AFTER, hints)
     if plain.moves:
-        yield plain.proposal(0)
+        yield plain
     for draft in _moves(base, hints):
-        yield draft.proposal(1)
+        yield replace(draft, tier=1)
     if base.moves:
-        yield base.proposal(1)
+        yield replace(base, tier=1)
 
 
-def _compositions(base: _Draft, hints: Hints) -> Iterator[_Draft]:
+def _compositions(base: Proposal, hints: Hints) -> Iterator[Proposal]:
     """The first form of every structure, then the second of every one, and so on."""
-    families: list[list[_Draft]] = []
+    families: list[list[Proposal]] = []
     for structure in STRUCTURES:
         drafts = [base]
         for rewrite in structure:
@@ -129,25 +112,23 @@ def _compositions(base: _Draft, hints: Hints) -> Iterator[_Draft]:
         yield from (draft for draft in rank if draft is not None)
 
 
-def _moves(base: _Draft, hints: Hints) -> Iterator[_Draft]:
-    """Every form of the rewrites that leave the structure alone, taken in turn."""
+def _moves(base: Proposal, hints: Hints) -> Iterator[Proposal]:
+    """Every form of the rewrites that leave the structure alone, taken in turn: three of the
+    launch's, where most gain is, then one of each other."""
     small = (launch.REWRITE, caching.REWRITE, unroll.REWRITE, address.REWRITE)
-    families = [base.forms(rewrite, hints) for rewrite in small]
-    turn: Callable[[int], int] = lambda i: 3 if i == 0 else 1  # noqa: E731 - most gain is in the launch
-    queues = [list(family) for family in families]
-    while any(queues):
-        for i, queue in enumerate(queues):
-            for _ in range(turn(i)):
-                if queue:
-                    yield queue.pop(0)
+    queues = [(base.forms(rewrite, hints), 3 if rewrite is small[0] else 1) for rewrite in small]
+    while any(queue for queue, _ in queues):
+        for queue, turn in queues:
+            yield from queue[:turn]
+            del queue[:turn]
 
 
 def pairs(source: str, hints: Hints, seed: int) -> Iterator[Proposal]:
     """A move and a launch setting or cache hint on top, drawn by the question's seed."""
-    moves = list(_moves(_Draft(source).first(BEFORE, hints), hints))
+    moves = list(_moves(Proposal(source).first(BEFORE, hints), hints))
     chance = random.Random(seed)
     for draft in chance.sample(moves, min(PAIRS, len(moves))):
         for rewrite in (launch.REWRITE, caching.REWRITE):
             forms = draft.forms(rewrite, hints)
             if forms:
-                yield chance.choice(forms).proposal(2)
+                yield replace(chance.choice(forms), tier=2)

@@ -35,6 +35,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     NotApplicable,
     Substitute,
     add_constexpr,
+    assigned_in,
     calls,
     fresh,
     grid_axes,
@@ -131,11 +132,7 @@ def _find(kernel: ast.FunctionDef) -> _Product:
             continue
         if not (isinstance(last.value, ast.BinOp) and isinstance(last.value.op, ast.Mult)):
             continue
-        local = {
-            s.targets[0].id: s.value
-            for s in loop.body[:-1]
-            if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
-        }
+        local = assigned_in(loop.body[:-1])
         sides = [_as_load(s, local) for s in (last.value.left, last.value.right)]
         if any(s is None for s in sides):
             continue
@@ -220,13 +217,7 @@ def _replace_loop(kernel: ast.FunctionDef, found: _Product, depth: str, inside: 
     loop = found.loop
     assert isinstance(loop.target, ast.Name)
     variable = loop.target.id
-    local = {
-        s.targets[0].id: s.value
-        for s in loop.body
-        if isinstance(s, ast.Assign)
-        and isinstance(s.targets[0], ast.Name)
-        and not calls(s.value, "load")
-    }
+    local = {k: v for k, v in assigned_in(loop.body).items() if not calls(v, "load")}
     start = fresh(kernel, f"{variable}_start")
     row, column = fresh(kernel, f"{variable}_row"), fresh(kernel, f"{variable}_column")
     used = names_in(kernel)

@@ -16,6 +16,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     host_value,
     is_call,
     names_in,
+    names_read,
     parse,
     single_assignment,
     uncast,
@@ -183,7 +184,7 @@ def take_apart(kernel: ast.FunctionDef, root: FlatIndex, flow: Flow) -> None:
             raise NotApplicable("a quotient that is no digit is used")
     replacer = _Replace(parts, names)
     kernel.body = [s for s in map(replacer.visit, kernel.body) if s is not None]
-    _drop_unused(kernel, parts)
+    drop_unread(kernel, keep=root.name)
 
 
 def _chain(found: dict[Part, str | None]) -> tuple[list[tuple[Part, str | None]], Part]:
@@ -232,21 +233,19 @@ def _really_used(kernel: ast.FunctionDef, parts: _Parts, part: Part, name: str |
     return False
 
 
-def _drop_unused(kernel: ast.FunctionDef, parts: _Parts) -> None:
-    """Drop definitions of parts that nothing reads any more."""
-    read = {
-        n.id for n in ast.walk(kernel) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    }
+def drop_unread(kernel: ast.FunctionDef, keep: str = "") -> None:
+    """Drop top-level definitions without effects that nothing reads."""
 
-    def unused(node: ast.stmt) -> bool:
-        if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
-            return False
-        target = node.targets[0]
-        if not isinstance(target, ast.Name) or target.id in read or target.id == parts.root.name:
-            return False
-        return not calls(node.value, "load", "atomic_add")
+    def is_needed(s: ast.stmt) -> bool:
+        name = s.targets[0] if isinstance(s, ast.Assign) and len(s.targets) == 1 else None
+        if not isinstance(name, ast.Name) or name.id in read or name.id == keep:
+            return True
+        return "atomic" in ast.unparse(s)
 
-    kernel.body = [s for s in kernel.body if not unused(s)]
+    before = -1
+    while before != len(kernel.body):
+        before, read = len(kernel.body), names_read(kernel)
+        kernel.body = [s for s in kernel.body if is_needed(s)]
 
 
 def bound_of(kernel: ast.FunctionDef, index: str) -> tuple[list[ast.Compare], str]:

@@ -11,6 +11,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     copy,
     is_call,
     names_in,
+    names_set,
     parameters,
 )
 
@@ -190,12 +191,7 @@ def merge_augmented(body: list[ast.stmt]) -> None:
                     and before.targets[0].id == name
                 ):
                     value = ast.BinOp(left=before.value, op=node.op, right=node.value)
-                    changed = {
-                        n.id
-                        for stmt in block[j + 1 : i]
-                        for n in ast.walk(stmt)
-                        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-                    }
+                    changed = names_set(*block[j + 1 : i])
                     if changed & names_in(value):
                         # b is defined in between: keep the later place instead.
                         block[i] = ast.copy_location(

@@ -7,6 +7,7 @@ every shape.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,11 @@ class Shape:
     """A tensor of which only the shape is known."""
 
     sizes: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """Their product."""
+        return math.prod(self.sizes)
 
 
 @dataclass(frozen=True)
@@ -57,14 +63,8 @@ class Hints:
 
     def total_elements(self) -> int:
         """Elements of the largest tensor known; 0 where none is."""
-        sizes = [1]
-        for value in self.arguments.values():
-            if isinstance(value, Shape):
-                elements = 1
-                for size in value.sizes:
-                    elements *= size
-                sizes.append(elements)
-        return max(sizes)
+        shapes = [value for value in self.arguments.values() if isinstance(value, Shape)]
+        return max((shape.elements for shape in shapes), default=0)
 
 
 class _Unknown:
@@ -166,17 +166,11 @@ def _tensor_method(value: Any, name: str, arguments: list[Any]) -> Any:  # noqa:
         if name in ("contiguous", "to", "detach"):
             return value
         if name == "numel":
-            elements = 1
-            for size in value.sizes:
-                elements *= size
-            return elements
+            return value.elements
         if name == "size":
             return value.sizes[arguments[0]] if arguments else value.sizes
         if name == "stride" and arguments:
-            stride = 1
-            for size in value.sizes[arguments[0] % len(value.sizes) + 1 :]:
-                stride *= size
-            return stride
+            return math.prod(value.sizes[arguments[0] % len(value.sizes) + 1 :])
     if name in ("empty", "zeros", "ones", "full", "new_empty", "new_zeros"):
         sizes = arguments[0] if isinstance(arguments[0], tuple) else tuple(arguments)
         return Shape(sizes) if all(isinstance(s, int) for s in sizes) else UNKNOWN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection
+from functools import partial
 
 from beamsearch.proposer.playbook.rewrites.flow import Flow
 from beamsearch.proposer.playbook.rewrites.hints import Hints
@@ -75,7 +76,7 @@ def _forms(source: str, name: str, points: list[Point]) -> list[Result]:
     """The source with each of the settings."""
     results: list[Result] = []
     for point in _unique(points):
-        results += attempt(source, lambda m, p=point: _set(m, name, p))  # type: ignore[misc]
+        results += attempt(source, partial(_set, name, point))
     return results
 
 
@@ -113,14 +114,10 @@ def _points(
 
 
 def _unique(points: list[Point]) -> list[Point]:
-    unique: list[Point] = []
-    for point in points:
-        if point not in unique:
-            unique.append(point)
-    return unique
+    return [point for i, point in enumerate(points) if point not in points[:i]]
 
 
-def _set(module: Module, name: str, point: Point) -> str:
+def _set(name: str, point: Point, module: Module) -> str:
     kernel, launch = module.kernels[name], module.launches[name][0]
     for key, value in point.items():
         if key in ("num_warps", "num_stages", "maxnreg"):
@@ -273,11 +270,11 @@ def _tuned(source: str, name: str, kernel: ast.FunctionDef) -> list[Result]:
         return []
     results: list[Result] = []
     for key, factor in (("num_warps", 2), ("num_warps", 0.5), ("num_stages", 2)):
-        results += attempt(source, lambda m, k=key, f=factor: _scale_configs(m, name, k, f))  # type: ignore[misc]
+        results += attempt(source, partial(_scale_configs, name, key, factor))
     return results
 
 
-def _scale_configs(module: Module, name: str, key: str, factor: float) -> str:
+def _scale_configs(name: str, key: str, factor: float, module: Module) -> str:
     changed = 0
     for decorator in module.kernels[name].decorator_list:
         for node in ast.walk(decorator):

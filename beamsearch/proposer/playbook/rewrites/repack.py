@@ -77,12 +77,7 @@ def _repack(hints: Hints, _: Module, kernel: ast.FunctionDef, launch: Launch) ->
 
 def _small(name: str, hints: Hints) -> bool:
     shape = hints.arguments.get(name)
-    if not isinstance(shape, Shape):
-        return False
-    elements = 1
-    for size in shape.sizes:
-        elements *= size
-    return elements <= LARGEST
+    return isinstance(shape, Shape) and shape.elements <= LARGEST
 
 
 def _split(

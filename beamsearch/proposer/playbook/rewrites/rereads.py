@@ -21,6 +21,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     NotApplicable,
     Substitute,
     add_constexpr,
+    assigned_in,
     calls,
     constexprs,
     copy,
@@ -29,6 +30,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     is_call,
     keyword,
     names_in,
+    names_set,
     parse,
     replace,
     set_argument,
@@ -183,13 +185,11 @@ def _key(statement: ast.Assign, loop: ast.For, flow: Flow) -> str:
 
 def _local_definitions(loop: ast.For) -> dict[str, ast.expr]:
     """Names a loop's body assigns once, loads aside."""
-    found: dict[str, ast.expr] = {}
-    for s in loop.body:
-        if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name):
-            name = s.targets[0].id
-            if not calls(s.value, "load") and name not in names_in(s.value):
-                found[name] = s.value
-    return found
+    return {
+        name: value
+        for name, value in assigned_in(loop.body).items()
+        if not calls(value, "load") and name not in names_in(value)
+    }
 
 
 def _registers(kernel: ast.FunctionDef, pair: _Pair, values: dict[str, int]) -> str:
@@ -297,14 +297,7 @@ def _per_element(kernel: ast.FunctionDef, pair: _Pair, inside: str) -> list[ast.
 
 def _set_between(kernel: ast.FunctionDef, pair: _Pair, name: str) -> bool:
     """Whether a name is set outside the two loops."""
-    inside = {id(n) for loop in (pair.first, pair.second) for n in ast.walk(loop)}
-    return any(
-        isinstance(n, ast.Name)
-        and n.id == name
-        and isinstance(n.ctx, ast.Store)
-        and id(n) not in inside
-        for n in ast.walk(kernel)
-    )
+    return name in names_set(*(s for s in kernel.body if s not in (pair.first, pair.second)))
 
 
 def _same_cast(a: ast.Assign, b: ast.Assign) -> bool:

@@ -14,6 +14,7 @@ from beamsearch.proposer.playbook.rewrites.digits import (
     FlatIndex,
     bound_of,
     check_grid,
+    drop_unread,
     find_vector_index,
     rows_on_host,
     take_apart,
@@ -104,27 +105,30 @@ def _retile(
     groups = f"triton.cdiv({ast.unparse(count)}, META['{tile}'])" if tile else ast.unparse(count)
     axes[root.axis] = parse(f"{per_row} * ({groups})")
     set_grid(launch, axes)
-    set_argument(kernel, launch, root.block, block_value(host_width))
-    length = known(values, width)
-    if length:
-        set_argument(kernel, launch, "num_warps", ast.Constant(value=_warps(length, rows)))
+    set_lanes(kernel, launch, root, values, rows)
     what = "one row" if rows == 1 else f"{rows} rows"
     return f"flat index of {kernel.name} taken apart into {what} of {width} a program"
 
 
-def block_value(width: ast.expr) -> ast.expr:
-    """The lanes for rows of a width, on the host."""
-    return parse(f"min(triton.next_power_of_2({ast.unparse(width)}), {WIDEST})")
-
-
-def known(values: dict[str, int], text: str) -> int | None:
-    return values.get(text) if text.isidentifier() else None
-
-
-def _warps(width: int, rows: int) -> int:
-    """Warps so that a thread has about four elements."""
-    lanes = min(1 << (width - 1).bit_length(), WIDEST) * rows
-    return max(1, min(8, lanes // 128))
+def set_lanes(
+    kernel: ast.FunctionDef,
+    launch: Launch,
+    root: FlatIndex,
+    values: dict[str, int],
+    rows: int = 1,
+) -> None:
+    """A block as wide as a row at the launch, and warps so that a thread has about four elements
+    of these rows, where the width is known."""
+    width = root.digits[0].extent
+    assert width is not None and root.block is not None
+    host_width = ast.unparse(host_value(kernel, launch, parse(width)))
+    lanes = parse(f"min(triton.next_power_of_2({host_width}), {WIDEST})")
+    set_argument(kernel, launch, root.block, lanes)
+    length = values.get(width)
+    if length:
+        threads = min(1 << (length - 1).bit_length(), WIDEST) * rows // 4
+        warps = ast.Constant(value=max(1, min(8, threads // 32)))
+        set_argument(kernel, launch, "num_warps", warps)
 
 
 def count_rows(total: str, root: FlatIndex) -> str:
@@ -187,30 +191,6 @@ def place(kernel: ast.FunctionDef, root: FlatIndex, text: str) -> None:
     else:
         raise NotApplicable("the flat index is not defined at the top")
     drop_unread(kernel)
-
-
-def drop_unread(kernel: ast.FunctionDef) -> None:
-    """Drop top-level definitions without effects that nothing reads."""
-    while True:
-        read = {
-            n.id
-            for n in ast.walk(kernel)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-        }
-        kept = [
-            s
-            for s in kernel.body
-            if not (
-                isinstance(s, ast.Assign)
-                and len(s.targets) == 1
-                and isinstance(s.targets[0], ast.Name)
-                and s.targets[0].id not in read
-                and "atomic" not in ast.unparse(s.value)
-            )
-        ]
-        if len(kept) == len(kernel.body):
-            return
-        kernel.body = kept
 
 
 def _two_axes(kernel: ast.FunctionDef, block: str, rows: str) -> None:

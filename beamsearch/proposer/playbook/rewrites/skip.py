@@ -6,11 +6,13 @@ import ast
 
 from beamsearch.proposer.playbook.rewrites.flow import Flow, conjunction, conjuncts
 from beamsearch.proposer.playbook.rewrites.source import (
+    assigned_in,
     calls,
     copy,
     is_call,
     keyword,
     names_in,
+    names_set,
     uncast,
 )
 
@@ -26,7 +28,7 @@ def _branch(
     made = 0
     for node in list(body):
         if isinstance(node, ast.For):
-            before = _stored(kernel.body) - _stored([node])
+            before = names_set(*kernel.body) - names_set(node)
             made += _branch_loop(kernel, node, before | outside | names_in(node.target), done)
         elif isinstance(node, ast.If):
             made += _branch(kernel, node.body, outside, done)
@@ -38,11 +40,7 @@ def _branch_loop(
 ) -> int:
     flow = Flow(kernel)
     known = available | flow.parameters
-    own = {
-        s.targets[0].id
-        for s in loop.body
-        if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
-    }
+    own = set(assigned_in(loop.body))
     terms = [
         t
         for t in _common_terms(loop, flow, known | own)
@@ -57,7 +55,7 @@ def _branch_loop(
         ]
         rest = [s for s in loop.body if s not in prelude]
         simple = all(not calls(s, "load") and not isinstance(s, ast.For) for s in prelude)
-        local = _stored(rest)
+        local = names_set(*rest)
         escaping = {n for n in local if _read_outside(kernel, rest, n)}
         if simple and rest and _Neutral(escaping).body(rest):
             condition = conjunction([copy(t) for t in terms])
@@ -97,15 +95,6 @@ def _not_conditions(flow: Flow) -> set[str]:
             isinstance(value, ast.Compare)
             or (isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitAnd))
         )
-    }
-
-
-def _stored(body: list[ast.stmt]) -> set[str]:
-    return {
-        n.id
-        for s in body
-        for n in ast.walk(s)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
 
 

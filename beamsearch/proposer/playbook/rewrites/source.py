@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -180,6 +180,30 @@ def fresh(node: ast.AST, wanted: str) -> str:
 def names_in(node: ast.AST) -> set[str]:
     """Every name a node reads or writes."""
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def names_read(*nodes: ast.AST) -> set[str]:
+    """Every name that is read under the nodes."""
+    return _names(nodes, ast.Load)
+
+
+def names_set(*nodes: ast.AST) -> set[str]:
+    """Every name that is written under the nodes."""
+    return _names(nodes, ast.Store)
+
+
+def _names(nodes: Iterable[ast.AST], context: type[ast.expr_context]) -> set[str]:
+    walked = (n for node in nodes for n in ast.walk(node))
+    return {n.id for n in walked if isinstance(n, ast.Name) and isinstance(n.ctx, context)}
+
+
+def assigned_in(body: list[ast.stmt]) -> dict[str, ast.expr]:
+    """What the plain assignments of a body give their names, the last one of each."""
+    return {
+        s.targets[0].id: s.value
+        for s in body
+        if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+    }
 
 
 def parse(text: str) -> ast.expr:

@@ -10,18 +10,22 @@ from __future__ import annotations
 import ast
 from functools import partial
 
-from beamsearch.proposer.playbook.rewrites.digits import bound_of, check_grid, rows_on_host
+from beamsearch.proposer.playbook.rewrites.digits import (
+    FlatIndex,
+    bound_of,
+    check_grid,
+    drop_unread,
+    rows_on_host,
+)
 from beamsearch.proposer.playbook.rewrites.flow import Flow, substitute_all
 from beamsearch.proposer.playbook.rewrites.hints import Hints
 from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
 from beamsearch.proposer.playbook.rewrites.retile import (
-    block_value,
     count_rows,
     digit_lines,
-    drop_unread,
-    known,
     prepare,
     replace_compares,
+    set_lanes,
 )
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
@@ -36,7 +40,6 @@ from beamsearch.proposer.playbook.rewrites.source import (
     keyword,
     names_in,
     parse,
-    set_argument,
     set_grid,
     statements,
 )
@@ -107,19 +110,14 @@ def _strip(hints: Hints, rows: int, module: Module, kernel: ast.FunctionDef, lau
     others = f" * ({ast.unparse(rest_count)})" if closed else ""
     axes[root.axis] = parse(f"{per_row} * {per_image}{others}")
     set_grid(launch, axes)
-    set_argument(kernel, launch, block, block_value(host_width))
-    length = known(values, width)
-    if length:
-        lanes = min(1 << (length - 1).bit_length(), 1024)
-        set_argument(kernel, launch, "num_warps", ast.Constant(value=max(1, min(8, lanes // 128))))
+    set_lanes(kernel, launch, root, values)
     return f"strips of {rows} rows a program in {kernel.name}, loads of shared rows merged"
 
 
-def _weighted(root: object, at: int) -> str:
+def _weighted(root: FlatIndex, at: int) -> str:
     """A digit above the row, in rows of images."""
-    digits = root.digits  # type: ignore[attr-defined]
-    below = [f"({d.extent})" for d in digits[2:at]]
-    return " * ".join([digits[at].name, *below])
+    below = [f"({d.extent})" for d in root.digits[2:at]]
+    return " * ".join([root.digits[at].name, *below])
 
 
 def _only_top_stores(kernel: ast.FunctionDef, launch: Launch) -> list[ast.stmt]:
