@@ -43,6 +43,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     is_call,
     keyword,
     names_in,
+    narrow_mask,
     parse,
     replace,
     set_argument,
@@ -268,12 +269,7 @@ def _mask_others(kernel: ast.FunctionDef, found: _Product, digit: str, inside: s
                 raise NotApplicable("a store that does not vary with the digit")
             continue
         reached = reached or is_call(call, "store")
-        mask = keyword(call, "mask")
-        if len(call.args) > (1 if is_call(call, "load") else 2):
-            raise NotApplicable("a positional mask")
-        text = inside if mask is None else f"({ast.unparse(mask)}) & {inside}"
-        call.keywords = [k for k in call.keywords if k.arg != "mask"]
-        call.keywords.append(ast.keyword(arg="mask", value=parse(text)))
+        narrow_mask(call, inside)
     if not reached:
         raise NotApplicable("nothing is stored by the digit")
 

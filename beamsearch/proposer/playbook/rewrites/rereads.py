@@ -28,9 +28,9 @@ from beamsearch.proposer.playbook.rewrites.source import (
     fresh,
     host_value,
     is_call,
-    keyword,
     names_in,
     names_set,
+    narrow_mask,
     parse,
     replace,
     set_argument,
@@ -265,7 +265,8 @@ def _summed(loop: ast.For, inside: str) -> list[ast.stmt]:
             total = f"tl.sum(tl.where({inside}, {value}, 0.0), axis=0)[None, :]"
             body += statements(f"{s.target.id} = {s.target.id} + {total}")
         elif isinstance(s, ast.Assign):
-            _widen_mask(s, inside)
+            for call in calls(s, "load", "store"):
+                narrow_mask(call, inside)
             body.append(s)
         else:
             raise NotApplicable("the first loop does more than sum")
@@ -290,7 +291,8 @@ def _per_element(kernel: ast.FunctionDef, pair: _Pair, inside: str) -> list[ast.
             if ast.unparse(s.targets[0]) != ast.unparse(a.targets[0]):
                 later += statements(f"{ast.unparse(s.targets[0])} = {ast.unparse(a.targets[0])}")
             continue
-        _widen_mask(s, inside)
+        for call in calls(s, "load", "store"):
+            narrow_mask(call, inside)
         later.append(Substitute(rename).visit(s))
     return later
 
@@ -308,20 +310,6 @@ def _same_cast(a: ast.Assign, b: ast.Assign) -> bool:
         assert call is not None
         texts.append(ast.unparse(statement.value).replace(ast.unparse(call), ast.unparse(marker)))
     return texts[0] == texts[1]
-
-
-def _widen_mask(statement: ast.stmt, inside: str) -> None:
-    """Loads and stores of a statement masked by the new axis too."""
-    for call in calls(statement, "load", "store"):
-        if len(call.args) > (1 if is_call(call, "load") else 2):
-            raise NotApplicable("a positional mask")
-        mask = keyword(call, "mask")
-        if mask is None:
-            call.keywords.append(ast.keyword(arg="mask", value=parse(inside)))
-            continue
-        for k in call.keywords:
-            if k.arg == "mask":
-                k.value = parse(f"({ast.unparse(mask)}) & {inside}")
 
 
 REWRITE = Rewrite("read once", (FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY), apply)

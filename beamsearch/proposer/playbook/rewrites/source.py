@@ -335,6 +335,17 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((k.value for k in call.keywords if k.arg == name), None)
 
 
+def narrow_mask(call: ast.Call, condition: str) -> None:
+    """Mask a load or store by one more condition. Raises NotApplicable."""
+    if len(call.args) > (1 if is_call(call, "load") else 2):
+        raise NotApplicable("a positional mask")
+    for k in call.keywords:
+        if k.arg == "mask":
+            k.value = parse(f"({ast.unparse(k.value)}) & {condition}")
+            return
+    call.keywords.append(ast.keyword(arg="mask", value=parse(condition)))
+
+
 def uncast(node: ast.expr) -> ast.expr:
     """An expression without the casts around it."""
     while (
