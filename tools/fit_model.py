@@ -38,7 +38,7 @@ def look(stage: str, names: str, out: Path) -> None:
     if stage == "trace":
         from kernel_profiling.estimate.access import trace_call as see
     else:
-        from kernel_profiling.compiler.compile_call import compile_call as see  # type: ignore[assignment]
+        from tools.compiled import compiled as see  # type: ignore[assignment]
     gpu = find_gpu("h200")
     instances: dict[str, Any] = {}
     found = {}

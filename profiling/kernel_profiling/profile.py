@@ -214,8 +214,8 @@ class Profile(Record):
     modelled_ms: float | None = None
     """Time from the analytic model; only in a compiler's profile."""
     fingerprint: str | None = None
-    """Hash of all that the call does on the GPU (`static.compile_call`); calls with the same one
-    are one kernel. Only in a compiler's profile, and none where an autotuner chooses."""
+    """Hash of all that the call does on the GPU; calls with the same one are one kernel. Only in a
+    compiler's profile, and none where an autotuner chooses."""
     traffic: dict[str, float] = {}
     """Bytes moved in the whole call at `dram`, `l2`, `l1`, and by lanes (`registers`).
 

@@ -237,8 +237,8 @@ def test_idle_sms_are_told_from_waiting_warps() -> None:
 def test_the_compiler_alone_tells_the_story_of_the_counters(number: str, top: FindingKind) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from kernel_profiling.compiler.compile_call import compile_call
     from kernel_profiling.gpus import find_gpu
+    from tools.compiled import compiled
 
     path = next((DATA.parents[1] / "problems").glob(f"{number}_*/input_kernel.py"))
     spec = importlib.util.spec_from_file_location(f"input_kernel_{number}", path)
@@ -253,7 +253,7 @@ def test_the_compiler_alone_tells_the_story_of_the_counters(number: str, top: Fi
         "77": (tensor(16, 32, 16, 32, 32), tensor(32, 64, 3, 3, 3), (2,) * 3, (1,) * 3, (2,) * 3),
         "82": (tensor(16, 64, 512, 512), tensor(64, 1, 3, 3), (1, 1), (0, 0)),
     }[number]
-    profile = compile_call(lambda: module.kernel_function(*arguments), find_gpu("h200"))
+    profile = compiled(lambda: module.kernel_function(*arguments), find_gpu("h200"))
 
     findings = find(profile, floor_of(number), None)
     assert findings[0].kind == top

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from kernel_profiling.compiler.compile_call import compile_call
 from kernel_profiling.findings.findings import find
 from kernel_profiling.gpus import find_gpu
 from kernel_profiling.ncu.report import read_report
 from kernel_profiling.ncu.run import profile_command
 from kernel_profiling.profile import Finding, FindingKind, Profile
 from tests.profiling import planted
+from tools.compiled import compiled
 
 # What one launch hides from a compiler: where lanes meet, what they wait for, what others do.
 COMPILER_SEES = [
     "division_per_element",
     "eight_blocks",
-    "library_product",
     "narrow_loads",
     "one_address",
     "product_without_dot",
@@ -52,7 +51,7 @@ def test_counters_name_the_flaw(name: str, tmp_path: Path) -> None:
 def test_the_compiler_names_what_it_can_see(name: str) -> None:
     module = planted.load(name)
     inputs = planted.arguments(module)
-    profile = compile_call(lambda: module.kernel_function(*inputs), find_gpu("h200"))
+    profile = compiled(lambda: module.kernel_function(*inputs), find_gpu("h200"))
     assert_named(name, findings_of(name, profile))
 
 

@@ -32,9 +32,9 @@ from beamsearch.proposer.playbook.rewrites import (
 )
 from beamsearch.proposer.playbook.rewrites.compositions import ALL, Proposal, simple
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
-from kernel_profiling.compiler.compile_call import compile_call
 from kernel_profiling.gpus import find_gpu
 from kernel_profiling.profile import Launch
+from tools.compiled import compiled as compile_meta
 
 PROBLEMS = ("04", "36", "43", "77", "82")
 BUDGET = {"43": 1500, "77": 400}
@@ -115,7 +115,7 @@ def compiled(problem: str, source: str) -> Launch:
         kernel = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(kernel)
         call = bind(kernel, instantiate(find_problem(problem), "meta").arguments)
-        return compile_call(call, find_gpu("h200")).launches[-1]
+        return compile_meta(call, find_gpu("h200")).launches[-1]
 
 
 def signature(source: str) -> str:

@@ -13,7 +13,7 @@ from kernel_profiling.estimate.interpreter import counting_range, mend_interpret
 from kernel_profiling.estimate.tracer import Storages, Tracer
 
 MOST_CONFIGS = 12
-"""Configurations of one autotuner that are launched; as many as are compiled (`static`)."""
+"""Configurations of one autotuner that are launched."""
 
 
 @dataclass(frozen=True)
