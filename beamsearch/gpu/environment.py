@@ -45,9 +45,7 @@ class GpuState:
     driver: str | None = None
     utilization_percent: float | None = None
     memory_used_mib: float | None = None
-    memory_total_mib: float | None = None
     temperature_c: float | None = None
-    sm_clock_mhz: float | None = None
     throttling: tuple[str, ...] = ()
     """Reasons why clocks are held down, in words."""
     processes: tuple[str, ...] = ()
@@ -236,7 +234,7 @@ def smi(*arguments: str) -> str | None:
 
 def gpu_state(uuid: str) -> GpuState:
     """What nvidia-smi says of a GPU now."""
-    fields = "driver_version,utilization.gpu,memory.used,memory.total,temperature.gpu,clocks.sm"
+    fields = "driver_version,utilization.gpu,memory.used,temperature.gpu"
     plain = _query(uuid, fields)
     reasons = _query(uuid, ",".join(f"clocks_event_reasons.{name}" for name in _THROTTLES))
     if not reasons:  # drivers before 535 use the older name
@@ -258,7 +256,7 @@ def read_state(plain: list[str], reasons: list[str], apps: str, own: int) -> Gpu
     """A GPU's state from nvidia-smi's answers. `own`: this process, which is no other."""
     driver, *numbers = plain or [""]
     values: list[float | None] = [_number(text) for text in numbers]
-    utilization, used, total, temperature, clock = (values + [None] * 5)[:5]
+    utilization, used, temperature = (values + [None] * 3)[:3]
     held = [
         words for words, said in zip(_THROTTLES.values(), reasons, strict=False) if said == "Active"
     ]
@@ -271,9 +269,7 @@ def read_state(plain: list[str], reasons: list[str], apps: str, own: int) -> Gpu
         driver=driver or None,
         utilization_percent=utilization,
         memory_used_mib=used,
-        memory_total_mib=total,
         temperature_c=temperature,
-        sm_clock_mhz=clock,
         throttling=tuple(held),
         processes=tuple(others),
     )

@@ -27,7 +27,7 @@ class Stopwatch:
     def __init__(self, l2_bytes: int) -> None:
         library = ctypes.CDLL(LIBRARY)
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        self._create = bound(library, "cuEventCreate", pointer, ctypes.c_uint)
+        create = bound(library, "cuEventCreate", pointer, ctypes.c_uint)
         self._record = bound(library, "cuEventRecord", pointer, pointer)
         self._elapsed = bound(library, "cuEventElapsedTime", pointer, pointer, pointer)
         self._fill = bound(
@@ -38,37 +38,29 @@ class Stopwatch:
         self._size = flush_bytes(l2_bytes)
         self._buffer = ctypes.c_uint64()
         allocate(ctypes.addressof(self._buffer), self._size)
-        self._events: list[tuple[int, int]] = []
-
-    def prepare(self, count: int) -> None:
-        """Have events for that many calls."""
-        while len(self._events) < count:
-            pair = (ctypes.c_void_p(), ctypes.c_void_p())
-            for event in pair:
-                self._create(ctypes.addressof(event), 0)
-            self._events.append((pair[0].value or 0, pair[1].value or 0))
+        pair = ctypes.c_void_p(), ctypes.c_void_p()
+        for event in pair:
+            create(ctypes.addressof(event), 0)
+        self._begun, self._ended = (event.value or 0 for event in pair)
 
     def flush(self) -> None:
         """Empty the L2 of everything the candidate may have left in it."""
         self._fill(self._buffer.value, 0, self._size // 4, None)
 
-    def start(self, index: int) -> None:
-        """The call of this index begins, once all work before it is done."""
-        self._record(self._events[index][0], None)
+    def start(self) -> None:
+        """The call begins, once all work before it is done."""
+        self._record(self._begun, None)
 
-    def end(self, index: int) -> None:
-        """The call of this index has been made."""
-        self._record(self._events[index][1], None)
+    def end(self) -> None:
+        """The call has been made."""
+        self._record(self._ended, None)
 
     def wait(self) -> None:
         """Until everything that this process has given the GPU is done, on whatever stream."""
         self._wait()
 
-    def times_ms(self, count: int) -> list[float]:
-        """Milliseconds of the first calls; the device must be idle."""
+    def time_ms(self) -> float:
+        """Milliseconds of the call; the device must be idle."""
         told = ctypes.c_float()
-        times = []
-        for begun, ended in self._events[:count]:
-            self._elapsed(ctypes.addressof(told), begun, ended)
-            times.append(float(told.value))
-        return times
+        self._elapsed(ctypes.addressof(told), self._begun, self._ended)
+        return float(told.value)

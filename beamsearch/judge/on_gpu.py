@@ -102,7 +102,7 @@ class MeasuringJudge:
         self._strict_nan = strict_nan
         self._usage = usage or Usage()
         self._lane = Lane(self._visit.gpu_uuid, usage=self._usage)
-        self._memory = memory = SharedMemory(f"cuda:{device}")
+        memory = SharedMemory(f"cuda:{device}")
         self._true = InputSets(problem, f"cuda:{device}", memory, seed)
         self._shapes = ShapeSets(problem, seed, memory)
         shapes = partial(shapes_for, self._shapes, problem)

@@ -37,8 +37,6 @@ class Captured(Record):
     arguments: list[TensorArgument]
     """In the order that the compiled call takes them."""
     kernels: dict[str, LaunchConfig]
-    time_ms: float
-    """Median time of a call in the process that compiled it: it chooses between ways alone."""
 
 
 class Compilation(Record):

@@ -4,7 +4,6 @@ without the Python that it was captured from."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Annotated, Any, Literal
 
 from pydantic import Base64Bytes, ConfigDict, Field, model_validator
@@ -53,11 +52,6 @@ class View(Record):
     def item(self) -> int:
         """Bytes of an element."""
         return DTYPE_BYTES[self.dtype]
-
-    @property
-    def elements(self) -> int:
-        """How many there are."""
-        return prod(self.size)
 
     @model_validator(mode="after")
     def _is_a_tensor(self) -> View:
@@ -181,10 +175,6 @@ class Buffer(Record):
     """What a constant holds, or a kept buffer held first."""
     fills: list[Fill] = []
     """How a kept buffer was first filled; garbage where there is nothing."""
-    born: int = Field(default=0, ge=0)
-    """Step before which a made buffer is allocated."""
-    dead: int | None = None
-    """Step before which it is free again; none where it lives to the end of the call."""
 
 
 class Plan(Record):
@@ -212,19 +202,6 @@ class Plan(Record):
     def touched(self) -> frozenset[int]:
         """Numbers of the given storages that it reads or writes."""
         return frozenset(buffer.given for buffer in self.buffers if buffer.given is not None)
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most memory alive at once, beside the given buffers."""
-        always = sum(b.bytes for b in self.buffers if b.role in ("kept", "constant"))
-        made = [buffer for buffer in self.buffers if buffer.role == "made"]
-        return always + max(
-            (
-                sum(b.bytes for b in made if b.born <= step and (b.dead is None or b.dead > step))
-                for step in range(len(self.steps) + 1)
-            ),
-            default=0,
-        )
 
     @model_validator(mode="after")
     def _stays_inside(self) -> Plan:

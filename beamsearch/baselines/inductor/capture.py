@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -90,7 +89,6 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
         for _ in range(3):  # the first compiles, and the first or second tunes
             model(*instance.inputs)
         torch.cuda.synchronize()
-        time_ms = _median_ms(lambda: model(*instance.inputs))
     if len(calls) != 1:
         raise NothingToCapture(
             f"the reference compiles to {len(calls)} graphs, with Python between them"
@@ -110,7 +108,6 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
             for name, value in vars(module).items()
             if getattr(value, "launchers", None)
         },
-        time_ms=time_ms,
     )
 
 
@@ -153,21 +150,6 @@ def _launch_config(kernel: Any) -> LaunchConfig:
         num_stages=config.num_stages,
         maxnreg=getattr(config, "maxnreg", None),
     )
-
-
-def _median_ms(call: Callable[[], Any]) -> float:
-    import torch
-
-    times: list[float] = []
-    event: Any = torch.cuda.Event
-    for _ in range(20):
-        start, end = (event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times)
 
 
 def main(way: str, device: str) -> None:

@@ -7,7 +7,6 @@ run elsewhere.
 
 from __future__ import annotations
 
-import gc
 import socket
 from typing import Any
 
@@ -83,7 +82,6 @@ class Capturer:
         given = self._arguments(arguments)
         with torch.no_grad(), HostTensors(), recorder:
             result = bind(self._module, given)()
-        gc.collect()
         plan = plan_of(recorder, result, self._capability)
         return {
             "plan": plan.model_dump(mode="json"),

@@ -72,7 +72,7 @@ class Recorder(QuickMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.memories = Memories(now=self.now)
+        self.memories = Memories(now=lambda: self.call)
         self.restart("")
 
     def restart(self, source_file: str) -> None:
@@ -82,10 +82,6 @@ class Recorder(QuickMode):
         self.steps: list[Noted] = []
         """Of all calls, in order."""
         self._begun = 0
-
-    def now(self) -> tuple[int, int]:
-        """The call at hand, and how many steps it has so far."""
-        return self.call, len(self.steps) - self._begun
 
     def begin(self) -> None:
         """A new call."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from beamsearch.judge.sandbox.processes import scrubbed_environment
 from beamsearch.judge.verification.stages import Log, Rejected
 from beamsearch.problem.problem import Problem
 from beamsearch.records.verdict import Outcome, Stage
+from kernel_profiling.ncu.run import find_program
 
 SANITIZE_S = 180.0
 """Seconds for one call and its compilation, which take ten where nothing is large."""
@@ -28,16 +28,10 @@ _PLACE = re.compile(r"=+ {2,}at (.*)")
 _SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error")
 
 
-def find_sanitizer(root: Path = Path("/")) -> Path | None:
-    """The `compute-sanitizer` on PATH, else one in a CUDA toolkit under `root`; None without."""
-    on_path = shutil.which("compute-sanitizer")
-    if on_path:
-        return Path(on_path)
-    for pattern in ("usr/local/cuda*/bin/compute-sanitizer", "opt/cuda*/bin/compute-sanitizer"):
-        found = [path for path in root.glob(pattern) if os.access(path, os.X_OK)]
-        if found:
-            return max(found)
-    return None
+def find_sanitizer() -> Path | None:
+    """The `compute-sanitizer` on PATH, else one in a CUDA toolkit; None without."""
+    folders = ("usr/local/cuda*/bin", "opt/cuda*/bin")
+    return find_program("compute-sanitizer", folders)
 
 
 def check_memory(

@@ -103,7 +103,6 @@ class Runner:
         torch.cuda.set_device(device)
         torch.zeros(1, device=self._device)  # the context
         self._watch = Stopwatch(l2_bytes)
-        self._watch.prepare(1)
         self._loader = Loader()
         library = ctypes.CDLL(LIBRARY)
         bound(library, "cuCtxSetLimit", ctypes.c_int, ctypes.c_size_t)(_PERSISTING_L2, 0)
@@ -239,13 +238,12 @@ class Runner:
         for _ in range(QUEUED + 1):
             watch.flush()  # the queue is never empty, or the call would wait for Python
         began = time.perf_counter()
-        watch.start(0)
+        watch.start()
         results = run()
-        watch.end(0)
+        watch.end()
         watch.wait()
         host_ms = 1e3 * (time.perf_counter() - began)
-        (ms,) = watch.times_ms(1)
-        return ms, host_ms, results
+        return watch.time_ms(), host_ms, results
 
     def _runnable(self, made: _Bound, graph: bool) -> Run:
         """The call step by step, or as its graph. Raises NoGraph, each time for the same reason."""

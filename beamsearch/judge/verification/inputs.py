@@ -82,7 +82,6 @@ class InputSet:
     """Inputs and parameters from one seed, and what the reference makes of them."""
 
     label: str
-    problem: Problem
     seed: int
     distribution: Distribution
     expected: list[Expected]
@@ -195,7 +194,7 @@ class InputSets:
             self._wide, self._updates = wide, find_updates(instance)
             instance = replace(instance, updates=self._updates)
         expected = expect(instance, self._others(seed, distribution), wide, distribution)
-        built = InputSet(label, self.problem, seed, distribution, expected, self._updates, instance)
+        built = InputSet(label, seed, distribution, expected, self._updates, instance)
         if self.device == "cpu":
             return built
         built.instance = None
@@ -437,16 +436,14 @@ class InputSets:
         self._release()
 
 
-def order_for(
-    key: str, seed: int, order: Sequence[Distribution] = ORDER, fixed: int = ALWAYS_DRAWN
-) -> tuple[Distribution, ...]:
+def order_for(key: str, seed: int) -> tuple[Distribution, ...]:
     """In which order one kernel meets the distributions: what follows the fixed ones is shuffled by
     the kernel's key and the judge's seed.
 
     A judgement then costs a few sets, no kernel is made for the few, and the kernels of a run meet
     them all; a thorough judgement draws as many as there are.
     """
-    first, rest = order[:fixed], order[fixed:]
+    first, rest = ORDER[:ALWAYS_DRAWN], ORDER[ALWAYS_DRAWN:]
     hashed = {name: hashlib.sha256(f"{seed}/{key}/{name}".encode()).digest() for name in rest}
     return (*first, *sorted(rest, key=hashed.__getitem__))
 

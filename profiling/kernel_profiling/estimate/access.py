@@ -36,8 +36,6 @@ from kernel_profiling.estimate.traffic import (
 )
 from kernel_profiling.gpus import Gpu
 
-__all__ = ["AccessTrace", "LaunchTrace", "trace_call"]
-
 WORK = 60_000
 """Interpreted work of one launch, in units of one operation, about 25 microseconds."""
 MOST_PROGRAMS = 16
@@ -219,13 +217,11 @@ def _summary(
         grid=launch.grid,
         num_warps=launch.num_warps,
         config=launch.config,
-        sampled=len(programs),
         lines=[
             LineAccess(
                 line=number,
                 kind=kind,
                 element_bytes=line.element_bytes,
-                rank=line.rank,
                 executions=line.executions / total,
                 elements=line.elements / total,
                 active=line.active / line.elements,

@@ -76,8 +76,6 @@ class Work(Record):
     """What one launch asks of the GPU; independent of the constants."""
 
     blocks: int
-    warps: int
-    """Warps a block."""
     resident: int
     """Blocks an SM holds."""
     dram_bytes: float
@@ -214,7 +212,6 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
     )
     return Work(
         blocks=blocks,
-        warps=warps,
         resident=resident,
         dram_bytes=traffic["dram"],
         l2_bytes=l2_bytes,

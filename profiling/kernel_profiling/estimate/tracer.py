@@ -42,7 +42,6 @@ class Line:
     """Sums over the sampled programs for one access of one source line."""
 
     element_bytes: int
-    rank: int
     executions: float = 0.0
     elements: float = 0.0
     active: float = 0.0
@@ -167,9 +166,7 @@ class Tracer:
         self._place(kind, touched, element_bytes)
         if self.brief:
             return
-        line = self.lines.setdefault(
-            (self.current_line(), kind), Line(element_bytes, max(addresses.ndim, 1))
-        )
+        line = self.lines.setdefault((self.current_line(), kind), Line(element_bytes))
         weight = self.scale * self.program.weight
         line.executions += weight
         line.elements += weight * addresses.size

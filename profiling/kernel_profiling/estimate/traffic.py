@@ -38,7 +38,6 @@ class LineAccess(Record):
     line: int
     kind: AccessKind
     element_bytes: int
-    rank: int
     executions: float
     """Times a program runs this access, mean over programs."""
     elements: float
@@ -109,8 +108,6 @@ class LaunchTrace(Record):
     num_warps: int
     config: str | None = None
     """The autotuner's configuration that was traced."""
-    sampled: int
-    """Programs that were interpreted."""
     cut_short: bool = False
     """Whether a program was stopped because it did too much to interpret."""
     lines: list[LineAccess] = []

@@ -44,14 +44,12 @@ _LIMITS = {
 }
 
 
-def read_report(
-    path: Path, gpu_name: str | None = None, kernels: Collection[str] | None = None
-) -> Profile:
+def read_report(path: Path, kernels: Collection[str] | None = None) -> Profile:
     """Every launch of the profiled call, in order.
 
-    `gpu_name` overrides the device's name in the report. `kernels` are the names of the
-    candidate's own Triton kernels; without them a launch is taken for Triton's by its source
-    file and its name. Raises ReportUnreadable, and NcuEmptyReport where nothing was launched.
+    `kernels` are the names of the candidate's own Triton kernels; without them a launch is taken
+    for Triton's by its source file and its name. Raises ReportUnreadable, and NcuEmptyReport where
+    nothing was launched.
     """
     actions = list(_actions(path))
     if not actions:
@@ -68,7 +66,7 @@ def read_report(
         ]
     return Profile(
         source="ncu",
-        gpu=gpu_name or _text(actions[0], "device__attribute_display_name") or "unknown GPU",
+        gpu=_device_name(actions[0]),
         launches=launches,
         traffic=_traffic(launches),
     )
@@ -219,11 +217,10 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _text(action: Any, name: str) -> str | None:
-    if name not in set(action.metric_names()):
-        return None
-    value = action[name].value()
-    return value if isinstance(value, str) and value else None
+def _device_name(action: Any) -> str:
+    name = "device__attribute_display_name"
+    value = action[name].value() if name in set(action.metric_names()) else None
+    return value if isinstance(value, str) and value else "unknown GPU"
 
 
 def _shape(action: Any, names: set[str], prefix: str) -> tuple[int, int, int]:

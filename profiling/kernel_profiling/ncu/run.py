@@ -245,11 +245,16 @@ def _last_words(said: str) -> str:
 
 def find_ncu(root: Path = Path("/")) -> Path | None:
     """The `ncu` on PATH, else the newest in NVIDIA's usual folders under `root`; None without."""
-    on_path = shutil.which("ncu")
+    return find_program("ncu", ("opt/nvidia/nsight-compute/*", "usr/local/cuda*/bin"), root)
+
+
+def find_program(name: str, folders: Sequence[str], root: Path = Path("/")) -> Path | None:
+    """A program on PATH, else the newest in the first of the folders (patterns) that has one."""
+    on_path = shutil.which(name)
     if on_path:
         return Path(on_path)
-    for pattern in ("opt/nvidia/nsight-compute/*/ncu", "usr/local/cuda*/bin/ncu"):
-        found = [path for path in root.glob(pattern) if os.access(path, os.X_OK)]
+    for folder in folders:
+        found = [path for path in root.glob(f"{folder}/{name}") if os.access(path, os.X_OK)]
         if found:
             return max(found, key=lambda path: _numbers(str(path.relative_to(root))))
     return None
