@@ -18,18 +18,18 @@ class Elsewhere:
         self.usage = Usage()
 
     def run(self, job: Any) -> Any:
-        """Raises Waiting."""
+        """Begin no job: raises Waiting."""
         raise Waiting(
             f"waits for a GPU step, and this machine has no {self.gpu}: move the run's folder to "
             "one that has"
         )
 
     def prepare(self, subjects: Any) -> None:
-        """Nothing: it is not judged here."""
+        """Begin nothing: kernels are not judged here."""
 
     def walls(self) -> str:
         """None are missing: no candidate runs here."""
         return ""
 
     def close(self) -> None:
-        """Nothing to end."""
+        """End nothing: no process was started."""

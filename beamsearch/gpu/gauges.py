@@ -33,7 +33,7 @@ class Gauges:
             self._library = library
 
     def read(self) -> Reading:
-        """Now."""
+        """What the gauges show now."""
         return Reading(
             sm_clock_mhz=self._ask("nvmlDeviceGetClockInfo", _GRAPHICS_SM_CLOCK),
             temperature_c=self._ask("nvmlDeviceGetTemperature", _GPU_SENSOR),

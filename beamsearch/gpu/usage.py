@@ -70,7 +70,7 @@ class Usage:
             self._idle[why] += seconds  # type: ignore[assignment]
 
     def so_far(self) -> LaneUse:
-        """The account up to now."""
+        """How the lane was used up to now."""
         with self._lock:
             self._book()
             return LaneUse(busy_s=_rounded(self._busy), idle_s=_rounded(self._idle))

@@ -236,7 +236,7 @@ class ModellingJudge:
             return self._sets
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin no more captures."""
         self._captures.close()
 
 

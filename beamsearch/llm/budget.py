@@ -114,7 +114,7 @@ def counted(prompt: str, answer: Completion) -> Completion:
 
 
 def total(parts: Sequence[Spent]) -> Spent:
-    """The sum."""
+    """What several came to together."""
     return Spent(
         calls=sum(part.calls for part in parts),
         tokens=sum(part.tokens for part in parts),

@@ -116,7 +116,7 @@ def asked(trace: Trace) -> list[Call]:
 
 
 def ledger(calls: Iterable[Call], prices: Prices) -> list[Line]:
-    """A line a call."""
+    """The ledger's lines, one a call."""
     return [
         Line(
             **call.model_dump(

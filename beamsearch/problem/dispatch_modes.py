@@ -34,12 +34,12 @@ class Draws(QuickMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen = ""
-        """Its name."""
+        """Name of the first operation that drew."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Do the operation."""
+        """Do the operation; note its name where it draws at random."""
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded in func.tags:
             with self:  # dropout arrives whole in inference mode, and may have nothing to drop
@@ -66,7 +66,7 @@ class Tf32(QuickMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Do the operation."""
+        """Do the operation; see whether it is one of those, and cut its operands where asked."""
         if func is torch.ops.aten.convolution.default and _in_tf32(args):
             self.seen = True
             if self.cut:

@@ -198,7 +198,7 @@ def bound_by_position(module: ModuleType, arguments: CallArguments) -> dict[str,
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Those that take one value."""
+    """The parameters of a function that take one value."""
     variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     found = inspect.signature(function).parameters
     return {name: item for name, item in found.items() if item.kind not in variable}

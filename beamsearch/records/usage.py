@@ -24,7 +24,7 @@ class LaneUse(Record):
         return busy / whole if whole else None
 
     def plus(self, later: LaneUse) -> LaneUse:
-        """Both together."""
+        """The use of both runs together."""
         return LaneUse(
             busy_s=_sum(self.busy_s, later.busy_s), idle_s=_sum(self.idle_s, later.idle_s)
         )

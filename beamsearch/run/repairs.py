@@ -25,7 +25,7 @@ class Line:
 
     @property
     def last(self) -> Candidate:
-        """The one whose verdict counts."""
+        """The candidate whose verdict counts: the last that was made."""
         return self.candidates[-1]
 
     @property

@@ -24,7 +24,7 @@ class Ratio:
 
     @property
     def verdict(self) -> Literal["faster", "slower", "tie"]:
-        """Of the first against the second."""
+        """How the first stands against the second."""
         if self.high < 1 and self.median < 1 - TIE:
             return "faster"
         if self.low > 1 and self.median > 1 + TIE:

@@ -196,7 +196,7 @@ class Floor(Record):
 
     @property
     def time_ms(self) -> float:
-        """The larger of the two."""
+        """The least time: the larger of memory's and arithmetic's."""
         return max(self.memory_ms, self.compute_ms)
 
 

@@ -33,7 +33,7 @@ class LaunchArguments(Touched):
     config: str | None
 
     def memories(self) -> list[Memory]:
-        """Those of tensors and descriptors."""
+        """Memory that its tensors and descriptors lie on."""
         found = []
         for value in self.values:
             base = getattr(value, "base", value)
@@ -76,15 +76,15 @@ class CaptureDriver(TargetDriver):
         self.launcher_cls = None
 
     def get_current_device(self) -> Any:
-        """The only one."""
+        """The number of the only device."""
         return 0
 
     def get_device_capability(self, device: object = None) -> tuple[int, int]:
-        """As torch gives it."""
+        """The target's, as torch gives it."""
         return divmod(self._gpu.capability, 10)
 
     def get_active_torch_device(self) -> Any:
-        """Where tensors are."""
+        """The device that tensors are made on."""
         return DEVICE
 
     def get_benchmarker(self) -> Any:

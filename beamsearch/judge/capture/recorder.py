@@ -43,7 +43,7 @@ class Noted:
     line: int | None = None
 
     def memories(self) -> list[Memory]:
-        """All that it touches."""
+        """All memory that the step touches."""
         found: list[Memory] = []
 
         def look(value: Any) -> None:
@@ -63,7 +63,7 @@ class Touched:
     """Something among a step's arguments that holds tensors: a launch's."""
 
     def memories(self) -> list[Memory]:
-        """Theirs."""
+        """The memory that they lie on."""
         raise NotImplementedError
 
 
@@ -84,7 +84,7 @@ class Recorder(QuickMode):
         self._begun = 0
 
     def begin(self) -> None:
-        """A new call."""
+        """Begin a new call."""
         self.call += 1
         self._begun = len(self.steps)
 
@@ -94,7 +94,7 @@ class Recorder(QuickMode):
         return self.steps[self._begun :]
 
     def note(self, kind: str, name: str, arguments: Sequence[Any], **rest: Any) -> None:
-        """A step."""
+        """Note a step."""
         line = self.line()
         self.steps.append(Noted(kind, name, self.call, list(arguments), line=line, **rest))
 

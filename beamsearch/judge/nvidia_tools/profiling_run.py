@@ -127,7 +127,7 @@ class Profilers:
         )
 
     def close(self) -> None:
-        """End what stands by."""
+        """End the runs that stand by."""
         with self._lock:
             self._wanted = 0
             for begun in self._waiting:

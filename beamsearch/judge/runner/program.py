@@ -125,7 +125,7 @@ class ReferenceProgram:
         self._call = call
 
     def refresh(self, fresh: bool, *, garbage: bool = False) -> None:
-        """It keeps nothing."""
+        """Leave the memory as it is: the reference keeps nothing between calls."""
 
     def enqueue(self) -> list[torch.Tensor]:
         with torch.inference_mode():

@@ -73,5 +73,5 @@ class Conversation:
             remaining = remaining[protocol.MAX_DESCRIPTORS :]
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the socket, which ends the conversation."""
         self._link.close()

@@ -66,7 +66,7 @@ class Sweeper:
         return Sweep(times_ms=times, failed=self.failed)
 
     def _try(self, name: str, calls: int) -> None:
-        """One turn of a form."""
+        """Time one turn of a form, or say why it has failed."""
         try:
             self._times.setdefault(name, []).append(self._turn(name, calls))
         except Rejected as rejection:

@@ -64,10 +64,10 @@ class AnyDevice:
         self.idx = 0
 
     def __enter__(self) -> None:
-        """Nothing to change to."""
+        """Change nothing: there is only one device."""
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to go back to."""
+        """Change nothing back."""
 
 
 def device_properties(gpu: Gpu) -> SimpleNamespace:
@@ -117,20 +117,20 @@ class TargetDriver:
         return f"compile-only-{self._gpu.capability}"
 
     def get_current_stream(self, device: object = None) -> int:
-        """None is ever used."""
+        """The default one: nothing is ever launched on it."""
         return 0
 
     def set_current_device(self, device: object) -> None:
-        """There is only one."""
+        """Change nothing: there is only one."""
 
     def get_active_torch_device(self) -> Any:
-        """Where tensors are."""
+        """The device of tensors without memory."""
         import torch
 
         return torch.device("meta")
 
     def get_device_interface(self) -> Any:
-        """Asked for by helpers that allocate."""
+        """What helpers that allocate ask for events and streams."""
         import torch
 
         return torch.cuda

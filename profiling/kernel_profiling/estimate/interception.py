@@ -55,7 +55,7 @@ class _Launches:
         return self._scopes[key]
 
     def launch(self, executor: Any, args: Any, kwargs: Any) -> None:
-        """One launch."""
+        """Tell a launch, with its arguments bound."""
         self.patch_once(executor.fn)
         try:
             bound = _bind(executor, args, kwargs, self.storages)
@@ -153,7 +153,7 @@ class _Builder:
         self._tracer.access(kind, pointers.data, allowed, size)
 
     def load(self, builder: Any, ptrs: Any, mask: Any, other: Any, *_: Any, **__: Any) -> Any:
-        """Zeros."""
+        """Tell a load; it gives zeros."""
         import numpy as np
         from triton.runtime import interpreter
 
@@ -164,11 +164,11 @@ class _Builder:
         return interpreter.TensorHandle(zeros, kind)
 
     def store(self, builder: Any, ptrs: Any, value: Any, mask: Any, *_: Any, **__: Any) -> None:
-        """Nothing."""
+        """Tell a store; nothing is stored."""
         self._tell("store", ptrs, mask)
 
     def update(self, builder: Any, op: Any, ptr: Any, val: Any, mask: Any, *_: Any) -> Any:
-        """Zeros were there before."""
+        """Tell an atomic; zeros were there before."""
         import numpy as np
         from triton.runtime import interpreter
 
@@ -177,7 +177,7 @@ class _Builder:
         return interpreter.TensorHandle(np.zeros_like(val.data), val.dtype.scalar)
 
     def exchange(self, builder: Any, ptr: Any, cmp: Any, val: Any, *_: Any) -> Any:
-        """What was expected was there before."""
+        """Tell a compare-and-swap; what it expects was there before."""
         import numpy as np
         from triton.runtime import interpreter
 
@@ -186,7 +186,7 @@ class _Builder:
         return interpreter.TensorHandle(np.copy(cmp.data), cmp.dtype.scalar)
 
     def dot(self, builder: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
-        """The accumulator: products do not matter here."""
+        """Give the accumulator: what a product adds does not matter here."""
         from triton.runtime import interpreter
 
         return interpreter.TensorHandle(d.data, d.dtype.scalar)

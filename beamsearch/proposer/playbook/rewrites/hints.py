@@ -33,7 +33,7 @@ class Shape:
 
     @property
     def elements(self) -> int:
-        """Their product."""
+        """How many elements it has."""
         return math.prod(self.sizes)
 
 

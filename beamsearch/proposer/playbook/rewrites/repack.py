@@ -35,7 +35,7 @@ LARGEST = 2**20
 
 
 def apply(source: str, hints: Hints) -> list[Result]:
-    """The first operand that fits."""
+    """The first operand that fits, of the first kernel that has one."""
     return attempt_kernel(source, partial(_repack, hints))
 
 

@@ -51,7 +51,7 @@ from kernel_profiling.profile import FindingKind
 
 
 def apply(source: str, hints: Hints) -> list[Result]:
-    """One form."""
+    """The one form: every dimension split."""
     return attempt_kernel(source, _split)
 
 

@@ -207,12 +207,12 @@ def assigned_in(body: list[ast.stmt]) -> dict[str, ast.expr]:
 
 
 def parse(text: str) -> ast.expr:
-    """An expression."""
+    """The expression that a text is."""
     return syntax.expression(text)
 
 
 def statements(text: str) -> list[ast.stmt]:
-    """Statements."""
+    """The statements that a text is."""
     return syntax.parse(text).body
 
 
@@ -331,7 +331,7 @@ def calls(node: ast.AST, *names: str) -> list[ast.Call]:
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """A keyword argument of a call."""
+    """What a call is given by keyword; None without it."""
     return next((k.value for k in call.keywords if k.arg == name), None)
 
 
