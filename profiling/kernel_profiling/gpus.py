@@ -61,21 +61,37 @@ _SM_LIMITS: dict[int, tuple[int, int, int]] = {
 }
 
 
-def _part(
-    key: str,
-    name: str,
-    *,
-    chip: tuple[int, int, int],
-    memory: tuple[float, float, int],
-    rates: tuple[float, float, float, float],
-    devices: tuple[str, ...],
-) -> Gpu:
-    """`chip`: compute capability, SMs, boost MHz. `memory`: GB/s, MiB of L2, GB. `rates`: float32,
-    tf32, float16 (bfloat16 runs at the same), float64, in TFLOP/s."""
-    capability, sms, clock_mhz = chip
-    bandwidth_gb_s, l2_mib, memory_gb = memory
+# Key | name | compute capability, SMs, boost MHz | GB/s, MiB of L2, GB | TFLOP/s in float32, tf32,
+# float16 (bfloat16 runs at the same) and float64 | names that the driver reports, after `NVIDIA `.
+# Sources: NVIDIA's datasheets and architecture whitepapers (Ampere GA100/GA102, Ada AD102, Hopper
+# H100, Blackwell); sparse rates halved to dense. GeForce matrix rates are those with float32
+# accumulation, which is what a correct kernel uses.
+_PARTS = """
+a100      | A100 SXM 80GB    | 80 108 1410  | 2039 40 80   | 19.5 156 312 9.7       | A100-SXM4-80GB
+a100-40gb | A100 SXM 40GB    | 80 108 1410  | 1555 40 40   | 19.5 156 312 9.7       | A100-SXM4-40GB, A100-PCIE-40GB
+a100-pcie | A100 PCIe 80GB   | 80 108 1410  | 1935 40 80   | 19.5 156 312 9.7       | A100 80GB PCIe
+h100      | H100 SXM         | 90 132 1980  | 3350 50 80   | 66.9 494.7 989.4 33.5  | H100 80GB HBM3
+h100-pcie | H100 PCIe        | 90 114 1755  | 2000 50 80   | 51.2 378 756 25.6      | H100 PCIe
+h100-nvl  | H100 NVL         | 90 132 1785  | 3938 50 94   | 60 417.5 835.5 30      | H100 NVL
+h200      | H200 SXM         | 90 132 1980  | 4800 60 141  | 66.9 494.7 989.4 33.5  | H200
+b200      | B200             | 100 148 1965 | 8000 126 180 | 75 1125 2250 37        | B200
+l4        | L4               | 89  58 2040  | 300 48 24    | 30.3 60 121 0.47       | L4
+l40s      | L40S             | 89 142 2520  | 864 96 48    | 91.6 183 362 1.43      | L40S
+a10       | A10              | 86  72 1695  | 600 6 24     | 31.2 62.5 125 0.98     | A10
+rtx3080   | GeForce RTX 3080 | 86  68 1710  | 760 5 10     | 29.8 29.8 59.5 0.47    | GeForce RTX 3080
+rtx3090   | GeForce RTX 3090 | 86  82 1695  | 936 6 24     | 35.6 35.6 71.2 0.56    | GeForce RTX 3090
+rtx4080   | GeForce RTX 4080 | 89  76 2505  | 716.8 64 16  | 48.7 48.7 97.5 0.76    | GeForce RTX 4080
+rtx4090   | GeForce RTX 4090 | 89 128 2520  | 1008 72 24   | 82.6 82.6 165.2 1.29   | GeForce RTX 4090
+rtx5090   | GeForce RTX 5090 | 120 170 2407 | 1792 96 32   | 104.8 104.8 209.5 1.64 | GeForce RTX 5090
+"""  # noqa: E501
+
+
+def _part(row: str) -> Gpu:
+    key, name, chip, memory, rates, devices = (cell.strip() for cell in row.split("|"))
+    capability, sms, clock_mhz = map(int, chip.split())
+    bandwidth_gb_s, l2_mib, memory_gb = map(float, memory.split())
+    float32, tf32, half, float64 = map(float, rates.split())
     warps, blocks, shared = _SM_LIMITS[capability]
-    float32, tf32, half, float64 = rates
     return Gpu(
         key=key,
         name=name,
@@ -87,7 +103,7 @@ def _part(
         max_warps_per_sm=warps,
         max_blocks_per_sm=blocks,
         boost_clock_mhz=clock_mhz,
-        memory_bytes=memory_gb * 10**9,
+        memory_bytes=int(memory_gb * 1e9),
         tflops={
             "float32": float32,
             "tf32": tf32,
@@ -95,144 +111,11 @@ def _part(
             "bfloat16": half,
             "float64": float64,
         },
-        device_names=devices,
+        device_names=tuple(f"NVIDIA {device}" for device in devices.split(", ")),
     )
 
 
-# Sources: NVIDIA's datasheets and architecture whitepapers (Ampere GA100/GA102, Ada AD102, Hopper
-# H100, Blackwell); sparse rates halved to dense. GeForce matrix rates are those with float32
-# accumulation, which is what a correct kernel uses.
-_PARTS = (
-    _part(
-        "a100",
-        "A100 SXM 80GB",
-        chip=(80, 108, 1410),
-        memory=(2039, 40, 80),
-        rates=(19.5, 156, 312, 9.7),
-        devices=("NVIDIA A100-SXM4-80GB",),
-    ),
-    _part(
-        "a100-40gb",
-        "A100 SXM 40GB",
-        chip=(80, 108, 1410),
-        memory=(1555, 40, 40),
-        rates=(19.5, 156, 312, 9.7),
-        devices=("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
-    ),
-    _part(
-        "a100-pcie",
-        "A100 PCIe 80GB",
-        chip=(80, 108, 1410),
-        memory=(1935, 40, 80),
-        rates=(19.5, 156, 312, 9.7),
-        devices=("NVIDIA A100 80GB PCIe",),
-    ),
-    _part(
-        "h100",
-        "H100 SXM",
-        chip=(90, 132, 1980),
-        memory=(3350, 50, 80),
-        rates=(66.9, 494.7, 989.4, 33.5),
-        devices=("NVIDIA H100 80GB HBM3",),
-    ),
-    _part(
-        "h100-pcie",
-        "H100 PCIe",
-        chip=(90, 114, 1755),
-        memory=(2000, 50, 80),
-        rates=(51.2, 378, 756, 25.6),
-        devices=("NVIDIA H100 PCIe",),
-    ),
-    _part(
-        "h100-nvl",
-        "H100 NVL",
-        chip=(90, 132, 1785),
-        memory=(3938, 50, 94),
-        rates=(60.0, 417.5, 835.5, 30.0),
-        devices=("NVIDIA H100 NVL",),
-    ),
-    _part(
-        "h200",
-        "H200 SXM",
-        chip=(90, 132, 1980),
-        memory=(4800, 60, 141),
-        rates=(66.9, 494.7, 989.4, 33.5),
-        devices=("NVIDIA H200",),
-    ),
-    _part(
-        "b200",
-        "B200",
-        chip=(100, 148, 1965),
-        memory=(8000, 126, 180),
-        rates=(75.0, 1125, 2250, 37.0),
-        devices=("NVIDIA B200",),
-    ),
-    _part(
-        "l4",
-        "L4",
-        chip=(89, 58, 2040),
-        memory=(300, 48, 24),
-        rates=(30.3, 60, 121, 0.47),
-        devices=("NVIDIA L4",),
-    ),
-    _part(
-        "l40s",
-        "L40S",
-        chip=(89, 142, 2520),
-        memory=(864, 96, 48),
-        rates=(91.6, 183, 362, 1.43),
-        devices=("NVIDIA L40S",),
-    ),
-    _part(
-        "a10",
-        "A10",
-        chip=(86, 72, 1695),
-        memory=(600, 6, 24),
-        rates=(31.2, 62.5, 125, 0.98),
-        devices=("NVIDIA A10",),
-    ),
-    _part(
-        "rtx3080",
-        "GeForce RTX 3080",
-        chip=(86, 68, 1710),
-        memory=(760, 5, 10),
-        rates=(29.8, 29.8, 59.5, 0.47),
-        devices=("NVIDIA GeForce RTX 3080",),
-    ),
-    _part(
-        "rtx3090",
-        "GeForce RTX 3090",
-        chip=(86, 82, 1695),
-        memory=(936, 6, 24),
-        rates=(35.6, 35.6, 71.2, 0.56),
-        devices=("NVIDIA GeForce RTX 3090",),
-    ),
-    _part(
-        "rtx4080",
-        "GeForce RTX 4080",
-        chip=(89, 76, 2505),
-        memory=(716.8, 64, 16),
-        rates=(48.7, 48.7, 97.5, 0.76),
-        devices=("NVIDIA GeForce RTX 4080",),
-    ),
-    _part(
-        "rtx4090",
-        "GeForce RTX 4090",
-        chip=(89, 128, 2520),
-        memory=(1008, 72, 24),
-        rates=(82.6, 82.6, 165.2, 1.29),
-        devices=("NVIDIA GeForce RTX 4090",),
-    ),
-    _part(
-        "rtx5090",
-        "GeForce RTX 5090",
-        chip=(120, 170, 2407),
-        memory=(1792, 96, 32),
-        rates=(104.8, 104.8, 209.5, 1.64),
-        devices=("NVIDIA GeForce RTX 5090",),
-    ),
-)
-GPUS: dict[str, Gpu] = {gpu.key: gpu for gpu in _PARTS}
+GPUS: dict[str, Gpu] = {gpu.key: gpu for gpu in map(_part, _PARTS.strip().splitlines())}
 
 
 def find_gpu(name: str) -> Gpu:
