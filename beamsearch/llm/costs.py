@@ -10,7 +10,7 @@ from beamsearch.llm.budget import Spent
 from beamsearch.llm.model_mix import Standing
 from beamsearch.llm.prices import Prices, read_prices
 from beamsearch.llm.recorded import recorded_calls
-from beamsearch.records.call import Call
+from beamsearch.records.call import METERED, Call, Metered
 from beamsearch.records.record import Record
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, write_text
@@ -19,8 +19,8 @@ WRITING = "variants"
 """The purpose whose answer a win is credited to."""
 
 
-class Line(Record):
-    """One call in `ledger.jsonl`."""
+class Line(Metered):
+    """One call in `ledger.jsonl`; where its tokens are estimated, so is its cost."""
 
     purpose: str
     round: int
@@ -31,19 +31,10 @@ class Line(Record):
     """As it was asked for."""
     answered_by: str
     """As the endpoint reports it."""
-    tokens_in: int | None
-    tokens_cached: int | None
-    tokens_out: int | None
-    tokens_reasoning: int | None
-    estimated: bool
-    """The endpoint told no tokens; these, and the cost, are estimated from the texts' lengths."""
     cost_usd: float | None
     """None for a model without a price, or tokens that were not told."""
     prices_of: str
     """Date of the price list."""
-    batch: bool
-    latency_s: float | None
-    retries: int
 
 
 class Sum(Record):
@@ -120,9 +111,7 @@ def ledger(calls: Iterable[Call], prices: Prices) -> list[Line]:
     return [
         Line(
             **call.model_dump(
-                include={"purpose", "round", "worker", "subject", "attempt", "batch", "retries"}
-                | {"tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning", "latency_s"}
-                | {"estimated"}
+                include=METERED | {"purpose", "round", "worker", "subject", "attempt"}
             ),
             model=call.model or "",
             answered_by=call.author,

@@ -14,6 +14,7 @@ from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
 from beamsearch.llm.endpoint_errors import Passing, UnknownModel, broken_connection, refusal
 from beamsearch.llm.types import Manners, request_body
+from beamsearch.records.call import Metered
 from beamsearch.records.record import Record
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def storable(text: str) -> str:
 Told = Annotated[str, AfterValidator(storable)]
 
 
-class Completion(Record):
-    """What came back. A number that the endpoint did not give is None."""
+class Completion(Metered):
+    """What came back, and what it took."""
 
     text: Told
     """Empty where the model said nothing."""
@@ -59,21 +60,8 @@ class Completion(Record):
     """As the endpoint reports it."""
     asked: str | None = None
     """The model as it was asked for; none where no model was asked."""
-    batch: bool = False
-    """Answered through batch files."""
     recorded_sha256: str | None = None
     """Hash of the prompt that a replayed reply was given to, where it is another one."""
-    estimated: bool = False
-    """Tokens that the endpoint did not tell are estimated from the texts."""
-    tokens_in: int | None = None
-    tokens_cached: int | None = None
-    """Of `tokens_in`, those the endpoint had cached."""
-    tokens_out: int | None = None
-    tokens_reasoning: int | None = None
-    """Of `tokens_out`, those spent on thinking."""
-    latency_s: float | None = None
-    """From the first try to the answer, waiting included."""
-    retries: int = 0
 
 
 class Chat(Protocol):

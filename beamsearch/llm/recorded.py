@@ -7,7 +7,7 @@ from pathlib import Path
 
 from beamsearch.errors import NoAnswer, UsageError
 from beamsearch.llm.openai_chat import Completion, Ticket
-from beamsearch.records.call import Call
+from beamsearch.records.call import METERED, Call
 from beamsearch.records.trace import Trace, read_record
 
 
@@ -42,20 +42,13 @@ class Replay:
         except OSError as error:
             raise UsageError(f"cannot read the recorded reply {path}: {error}") from error
         same = hashlib.sha256(prompt.encode()).hexdigest() == call.prompt_sha256
-        told = call.model_dump(include=TOLD)
         return Completion(
             text=text,
             model=call.author,
             asked=call.model,
             recorded_sha256=None if same else call.prompt_sha256,
-            **told,
+            **call.model_dump(include=METERED),
         )
-
-
-TOLD = {"batch", "estimated", "latency_s", "retries"} | {
-    f"tokens_{which}" for which in ("in", "cached", "out", "reasoning")
-}
-"""What a replayed answer has of the recorded call."""
 
 
 def ticket_of(call: Call) -> Ticket:

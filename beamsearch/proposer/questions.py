@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
+from beamsearch.records.call import Metered
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
@@ -274,22 +275,14 @@ def answer_form(question: Question | FirstQuestion) -> type[Record] | None:
     return forms.get(question.purpose)
 
 
-class Reply(Record):
-    """The text that came back, and what it cost (as in `records.call.Call`)."""
+class Reply(Metered):
+    """The text that came back, and what it took (as in `records.call.Call`)."""
 
     text: str
     author: str
     """`playbook`, or the model's name as the endpoint reports it."""
     recorded_sha256: str | None = None
     model: str | None = None
-    batch: bool = False
-    estimated: bool = False
-    tokens_in: int | None = None
-    tokens_cached: int | None = None
-    tokens_out: int | None = None
-    tokens_reasoning: int | None = None
-    latency_s: float | None = None
-    retries: int = 0
 
 
 class Proposer(Protocol):

@@ -3,7 +3,29 @@
 from beamsearch.records.record import Record
 
 
-class Call(Record):
+class Metered(Record):
+    """What an answer took. A number that the endpoint did not give is None."""
+
+    batch: bool = False
+    """Answered through batch files, which providers may charge less for."""
+    estimated: bool = False
+    """Tokens that the endpoint did not tell are estimated from the texts."""
+    tokens_in: int | None = None
+    tokens_cached: int | None = None
+    """Of `tokens_in`, those the endpoint had cached."""
+    tokens_out: int | None = None
+    tokens_reasoning: int | None = None
+    """Of `tokens_out`, those spent on thinking."""
+    latency_s: float | None = None
+    """From the first try to the answer, waiting included."""
+    retries: int = 0
+
+
+METERED = {*Metered.model_fields}
+"""Names of its fields."""
+
+
+class Call(Metered):
     """Metadata of a prompt and its reply."""
 
     round: int
@@ -22,15 +44,3 @@ class Call(Record):
     """Hash of the prompt that a replayed reply was given to, where it is another one."""
     model: str | None = None
     """As it was asked for, which is what prices and weights go by; none where no model was."""
-    batch: bool = False
-    """Answered through batch files, which providers may charge less for."""
-    estimated: bool = False
-    """Tokens that the endpoint did not tell are estimated from the texts."""
-    tokens_in: int | None = None
-    tokens_cached: int | None = None
-    """Of `tokens_in`, those the endpoint had cached."""
-    tokens_out: int | None = None
-    tokens_reasoning: int | None = None
-    """Of `tokens_out`, those spent on thinking."""
-    latency_s: float | None = None
-    retries: int = 0
