@@ -11,6 +11,8 @@ from kernel_profiling.profile import Record
 
 MIB = 1 << 20
 KIB = 1 << 10
+SECTOR_BYTES = 32
+"""What L1, L2 and device memory move at the least, on every GPU since Pascal."""
 
 
 class UnknownGpu(ProfilingError):

@@ -7,11 +7,10 @@ import secrets
 from typing import Any
 
 from beamsearch.problem.problem import Problem, instantiate
+from kernel_profiling.gpus import SECTOR_BYTES
 
 SAMPLES = 32
 """Places tried. Where all matter, nine tenths of the bytes do with 97% certainty."""
-SECTOR_BYTES = 32
-"""What a GPU reads at the least."""
 MARGIN = 0.1
 
 

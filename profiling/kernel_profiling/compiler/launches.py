@@ -15,9 +15,9 @@ from kernel_profiling.compiler.lane_layout import LaneLayout, access_layouts
 from kernel_profiling.compiler.occupancy import max_shared_bytes, occupancy
 from kernel_profiling.compiler.sass import (
     INDEX_CLASSES,
-    access_bits,
     instruction_class,
     is_division,
+    widest,
 )
 from kernel_profiling.compiler.statements import asm_lines, statement_starts
 from kernel_profiling.errors import CompileFailed
@@ -143,8 +143,8 @@ def describe(launch: CompiledLaunch, gpu: Gpu) -> Launch:
         occupancy=share,
         occupancy_limiter=limiter,
         num_stages=kernel.num_stages,
-        load_bits=_widest(texts, "global_load"),
-        store_bits=_widest(texts, "global_store"),
+        load_bits=widest(texts, "global_load"),
+        store_bits=widest(texts, "global_store"),
         matrix_instructions=mix.get("matrix", 0),
         instruction_mix=dict(sorted(mix.items())),
         lines=_lines(code, kernel.source_file),
@@ -196,10 +196,6 @@ def _with_layouts(region: CodeRegion, layouts: dict[tuple[int, str], LaneLayout]
     return region.model_copy(update={"accesses": accesses})
 
 
-def _widest(texts: list[str], kind: str) -> int | None:
-    return max((access_bits(t) or 0 for t in texts if instruction_class(t) == kind), default=None)
-
-
 def _lines(code: Code, source_file: str) -> list[LineCounters]:
     by_line: dict[int, list[str]] = {}
     for instruction in code.instructions:
@@ -212,8 +208,8 @@ def _lines(code: Code, source_file: str) -> list[LineCounters]:
             text=linecache.getline(source_file, line).rstrip("\n"),
             instructions=len(texts),
             instruction_share=len(texts) / total,
-            load_bits=_widest(texts, "global_load"),
-            store_bits=_widest(texts, "global_store"),
+            load_bits=widest(texts, "global_load"),
+            store_bits=widest(texts, "global_store"),
             spill_instructions=sum(instruction_class(t) == "local" for t in texts),
             index_instructions=sum(instruction_class(t) in INDEX_CLASSES for t in texts),
             divisions=sum(is_division(t) for t in texts),

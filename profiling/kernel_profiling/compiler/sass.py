@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _PREDICATE = re.compile(r"^@!?U?P\d+\s+|^@!?U?PT\s+")
 _MATRIX = re.compile(r"^(H|HG|I|IG|Q|QG|O|D|B|BG)MMA$|^UTC\w*MMA$")
@@ -91,6 +92,12 @@ def access_bits(sass: str) -> int | None:
         if modifier in {"U16", "S16"}:
             return 16
     return 32
+
+
+def widest(instructions: Iterable[str], kind: str) -> int | None:
+    """Bits of the widest access of this class (`global_load`, `global_store`); None without."""
+    of_kind = (i for i in instructions if instruction_class(i) == kind)
+    return max((access_bits(i) or 0 for i in of_kind), default=None)
 
 
 def is_wide_address(sass: str) -> bool:

@@ -21,7 +21,6 @@ from kernel_profiling.estimate.interception import (
 )
 from kernel_profiling.estimate.tracer import Enough, Program, Storages, Tracer
 from kernel_profiling.estimate.traffic import (
-    SECTOR,
     AccessKind,
     AccessTrace,
     LaunchTrace,
@@ -34,7 +33,7 @@ from kernel_profiling.estimate.traffic import (
     TensorUse,
     launch_traffic,
 )
-from kernel_profiling.gpus import Gpu
+from kernel_profiling.gpus import SECTOR_BYTES, Gpu
 
 WORK = 60_000
 """Interpreted work of one launch, in units of one operation, about 25 microseconds."""
@@ -261,10 +260,10 @@ def _tensors(storages: Storages, programs: dict[int, Program]) -> list[TensorUse
     shared = _shared(programs, middle)
     uses = []
     for base, size in storages.sizes.items():
-        low, high = base // SECTOR, -(-(base + size) // SECTOR)
+        low, high = base // SECTOR_BYTES, -(-(base + size) // SECTOR_BYTES)
         read = written = 0.0
         for program in programs.values():
-            share = program.weight / total * SECTOR
+            share = program.weight / total * SECTOR_BYTES
             part = slice(*np.searchsorted(program.sectors, [low, high]))
             read += share * float(program.weights[part].sum())
             part = slice(*np.searchsorted(program.written, [low, high]))
@@ -273,10 +272,10 @@ def _tensors(storages: Storages, programs: dict[int, Program]) -> list[TensorUse
             continue
         part = slice(*np.searchsorted(programs[middle].sectors, [low, high]))
         by_distance: dict[int, float] = defaultdict(float)
-        own = float(programs[middle].weights[part].sum()) * SECTOR
+        own = float(programs[middle].weights[part].sum()) * SECTOR_BYTES
         for distance, weight in zip(shared[part], programs[middle].weights[part], strict=True):
             if distance:
-                by_distance[int(distance)] += float(weight) * SECTOR
+                by_distance[int(distance)] += float(weight) * SECTOR_BYTES
         scale = read / own if own else 0.0
         uses.append(
             TensorUse(

@@ -6,7 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from kernel_profiling.estimate.traffic import SECTOR, AccessTrace, LaunchTrace, LineAccess
+from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, LineAccess
+from kernel_profiling.gpus import SECTOR_BYTES
 from kernel_profiling.profile import CodeAccess, Launch, LineCounters
 
 
@@ -32,7 +33,7 @@ def touched(access: CodeAccess, trace: LaunchTrace | None) -> tuple[float, float
     if access.lane_elements == 0 or (trace is not None and (seen is None or not seen.patterns)):
         return 1.0, 1.0
     if seen is None:
-        return max(1.0, access.bits * 32 / 8 / 128), max(1.0, access.bits * 32 / 8 / SECTOR)
+        return max(1.0, access.bits * 32 / 8 / 128), max(1.0, access.bits * 32 / 8 / SECTOR_BYTES)
     vector = max(1, access.bits // 8 // seen.element_bytes)
     owned = access.lane_elements or vector
 
@@ -61,7 +62,7 @@ def with_requests(launch: Launch, trace: LaunchTrace | None) -> Launch:
             seen = _find_line(access, trace)
             if access.kind == "atomic" or access.lane_elements == 0 or not (seen and seen.patterns):
                 continue
-            ideal = max(1.0, access.bits * 32 / 8 / SECTOR)
+            ideal = max(1.0, access.bits * 32 / 8 / SECTOR_BYTES)
             sectors[access.line].append((touched(access, trace)[1], ideal, access.count))
     return launch.model_copy(
         update={"lines": [_with_sectors(line, sectors.get(line.line, [])) for line in launch.lines]}

@@ -26,8 +26,8 @@ from pathlib import Path
 
 from kernel_profiling.compiler.occupancy import blocks_per_sm
 from kernel_profiling.estimate.requests import pair_launches, touched, with_requests
-from kernel_profiling.estimate.traffic import SECTOR, AccessTrace, LaunchTrace, launch_traffic
-from kernel_profiling.gpus import Gpu
+from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, launch_traffic
+from kernel_profiling.gpus import SECTOR_BYTES, Gpu
 from kernel_profiling.profile import CodeRegion, Launch, Profile, Record
 
 COST_CLASSES: dict[str, str] = {
@@ -108,7 +108,7 @@ def estimate(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> Profile:
     traffic = {
         "dram": sum(work.dram_bytes for work in works),
         "l2": sum(work.l2_bytes for work in works),
-        "l1": sum(work.l1_sectors for work in works) * SECTOR,
+        "l1": sum(work.l1_sectors for work in works) * SECTOR_BYTES,
         "registers": trace.traffic.get("registers", 0.0) if trace is not None else 0.0,
     }
     return profile.model_copy(
@@ -184,7 +184,7 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
             lines += requests * lines_touched
             sectors += requests * sectors_touched
     if trace is None:
-        traffic = {"dram": sectors * SECTOR, "l2": sectors * SECTOR, "registers": 0.0}
+        traffic = {"dram": sectors * SECTOR_BYTES, "l2": sectors * SECTOR_BYTES, "registers": 0.0}
         near_dram, near_l2 = 1.0, 1.0
     else:
         traffic = launch_traffic(trace, gpu, resident, launch.shared_bytes or 0)

@@ -12,7 +12,8 @@ from typing import Any
 from kernel_profiling.compiler.statements import statement_starts
 from kernel_profiling.estimate.coverage import Places, Stores
 from kernel_profiling.estimate.interpreter import Count
-from kernel_profiling.estimate.traffic import SECTOR, AccessKind
+from kernel_profiling.estimate.traffic import AccessKind
+from kernel_profiling.gpus import SECTOR_BYTES
 
 PROGRAM_WORK = 40_000
 """Work after which one program is stopped."""
@@ -175,7 +176,7 @@ class Tracer:
         if line.events <= 40 or line.events % 7 == 0:
             self.spend(2.0)
             self._lay_out(line, addresses, allowed, weight)
-        sectors = np.unique(touched // SECTOR)
+        sectors = np.unique(touched // SECTOR_BYTES)
         if kind == "load":
             self._read(sectors)
         else:
@@ -209,7 +210,7 @@ class Tracer:
                 (np.moveaxis(a, fastest, -1) if a.ndim else a).reshape(-1)[:PATTERN_ELEMENTS]
                 for a in (addresses, allowed)
             )
-            numbers = np.where(open_, flat.astype(np.int64) // SECTOR, -1)
+            numbers = np.where(open_, flat.astype(np.int64) // SECTOR_BYTES, -1)
             for owned in LANE_ELEMENTS:
                 if owned > 1 and owned * 32 > 2 * len(numbers):
                     break
@@ -236,17 +237,17 @@ class Tracer:
         inside = at < len(program.sectors)
         known[inside] = program.sectors[at[inside]] == sectors[inside]
         again = at[known]
-        unique = float(program.weights.sum()) * SECTOR
+        unique = float(program.weights.sum()) * SECTOR_BYTES
         for power, times in zip(
             *np.unique(
-                np.ceil(np.log2(np.maximum(program.total - program.touched[again], SECTOR))),
+                np.ceil(np.log2(np.maximum(program.total - program.touched[again], SECTOR_BYTES))),
                 return_counts=True,
             ),
             strict=True,
         ):
-            bucket = int(min(power, math.ceil(math.log2(max(unique, SECTOR)))))
-            program.reuse[bucket] += float(times) * self.scale * SECTOR
-        program.total += len(sectors) * self.scale * SECTOR
+            bucket = int(min(power, math.ceil(math.log2(max(unique, SECTOR_BYTES)))))
+            program.reuse[bucket] += float(times) * self.scale * SECTOR_BYTES
+        program.total += len(sectors) * self.scale * SECTOR_BYTES
         program.touched[again] = program.total
         fresh = sectors[~known]
         if len(fresh):
@@ -263,7 +264,7 @@ class Tracer:
         places = np.searchsorted(program.written, fresh)
         program.written = np.insert(program.written, places, fresh)
         program.written_weights = np.insert(program.written_weights, places, self.scale)
-        program.total += len(sectors) * self.scale * SECTOR
+        program.total += len(sectors) * self.scale * SECTOR_BYTES
 
 
 def _distinct(rows: Any) -> int:

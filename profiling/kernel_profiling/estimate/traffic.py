@@ -8,8 +8,6 @@ from kernel_profiling.gpus import Gpu
 from kernel_profiling.profile import Record
 
 AccessKind = Literal["load", "store", "atomic"]
-SECTOR = 32
-"""Bytes of the smallest unit that moves between memory levels on NVIDIA GPUs."""
 L1_BYTES_PER_SM = {80: 192, 86: 128, 87: 192, 89: 128, 90: 256, 100: 256, 120: 128}
 """KiB of L1 and shared memory together, by compute capability (NVIDIA's tuning guides)."""
 L2_SHARE = 0.5

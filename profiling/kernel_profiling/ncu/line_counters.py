@@ -172,8 +172,8 @@ def _one_line(
         bank_conflicts=(
             passes - ideal_passes if passes is not None and ideal_passes is not None else None
         ),
-        load_bits=widest(run, "global_load"),
-        store_bits=widest(run, "global_store"),
+        load_bits=sass.widest((i.sass for i in run), "global_load"),
+        store_bits=sass.widest((i.sass for i in run), "global_store"),
         spill_instructions=_count(group, lambda i: sass.instruction_class(i.sass) == "local"),
         index_instructions=_count(
             group, lambda i: sass.instruction_class(i.sass) in sass.INDEX_CLASSES
@@ -207,18 +207,6 @@ def _total(values: Iterable[float | None]) -> float | None:
     """Sum of what is known; None where nothing is."""
     known = [value for value in values if value is not None]
     return float(sum(known)) if known else None
-
-
-def widest(instructions: Iterable[Instruction], kind: str) -> int | None:
-    """Bits of the widest access of this class (`global_load`, `global_store`); None without."""
-    return max(
-        (
-            sass.access_bits(i.sass) or 0
-            for i in instructions
-            if sass.instruction_class(i.sass) == kind
-        ),
-        default=None,
-    )
 
 
 def annotate(profile: Profile, source: str) -> str:

@@ -12,22 +12,19 @@ from typing import Any
 
 from kernel_profiling.compiler import sass
 from kernel_profiling.errors import NcuEmptyReport, ReportUnreadable
+from kernel_profiling.gpus import SECTOR_BYTES
 from kernel_profiling.ncu.line_counters import (
     Instruction,
     kernel_file,
     line_counters,
     load_lanes_on,
     read_instructions,
-    widest,
 )
 from kernel_profiling.ncu.metrics import BY_NAME, METRICS
 from kernel_profiling.profile import Launch, Profile, Rule
 
 _MAGIC = b"NVR\0"
 """How every report begins."""
-
-SECTOR_BYTES = 32
-"""The unit in which L1, L2 and device memory move data on every GPU since Pascal."""
 
 # A framework's or library's kernel, where neither names nor sources tell: C++ names, and the
 # words NVIDIA's and PyTorch's own kernels carry.
@@ -101,7 +98,7 @@ def _launch(action: Any, kernels: Collection[str] | None) -> Launch:
     sources = action.source_files()
     text = sources[file] if file and sources and file in sources else ""
     mix = Counter(sass.instruction_class(i.sass) for i in instructions if i.sass)
-    run = [i for i in instructions if i.executed != 0]
+    run = [i.sass for i in instructions if i.executed != 0]
     dynamic = _number(action, names, "launch__shared_mem_per_block_dynamic")
     static = _number(action, names, "launch__shared_mem_per_block_static")
     occupancy = metrics.get("theoretical_occupancy")
@@ -118,8 +115,8 @@ def _launch(action: Any, kernels: Collection[str] | None) -> Launch:
         ),
         occupancy=occupancy / 100 if occupancy is not None else None,
         occupancy_limiter=_limiter(action, names),
-        load_bits=widest(run, "global_load"),
-        store_bits=widest(run, "global_store"),
+        load_bits=sass.widest(run, "global_load"),
+        store_bits=sass.widest(run, "global_store"),
         matrix_instructions=mix["matrix"] if instructions else None,
         instruction_mix=dict(mix.most_common()),
         metrics=metrics,
