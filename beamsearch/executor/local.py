@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pydantic import BaseModel
 
 from beamsearch.baselines.inductor.process import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
@@ -14,26 +16,20 @@ from beamsearch.judge.sandbox.isolation import told
 from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
 from beamsearch.judge.without_gpu import ModellingJudge
 from beamsearch.problem.problem import Problem
-from beamsearch.records.captured import Compilation
 from beamsearch.records.job import (
     CompareJob,
-    Comparison,
     CompileJob,
+    Job,
     JudgeJob,
-    Judgement,
     ProfileJob,
     Subject,
-    Sweep,
     SweepJob,
 )
-from kernel_profiling.profile import Profile
+from beamsearch.records.trace import R
 
 if TYPE_CHECKING:
     from beamsearch.judge.on_gpu import MeasuringJudge
     from kernel_profiling.gpus import Gpu
-
-
-Job = JudgeJob | CompareJob | ProfileJob | CompileJob | SweepJob
 
 
 class LocalExecutor:
@@ -83,25 +79,14 @@ class LocalExecutor:
             )
             self.gpu = self._measuring.device_name
 
-    @overload
-    def run(self, job: JudgeJob) -> Judgement: ...
-    @overload
-    def run(self, job: CompareJob) -> Comparison: ...
-    @overload
-    def run(self, job: ProfileJob) -> Profile: ...
-    @overload
-    def run(self, job: CompileJob) -> Compilation: ...
-    @overload
-    def run(self, job: SweepJob) -> Sweep: ...
-
-    def run(self, job: Job) -> Judgement | Comparison | Profile | Compilation | Sweep:
+    def run(self, job: Job[R]) -> R:
         """The job's record. Raises BeamsearchError."""
         try:
-            return self._run(job)
+            return cast("R", self._run(job))
         except ServerLost:  # its successor is there already; the candidate may be innocent
-            return self._run(job)
+            return cast("R", self._run(job))
 
-    def _run(self, job: Job) -> Judgement | Comparison | Profile | Compilation | Sweep:
+    def _run(self, job: Job[R]) -> BaseModel:
         judge = self._measuring or self._without
         assert judge is not None
         if isinstance(job, JudgeJob):
@@ -118,6 +103,7 @@ class LocalExecutor:
             assert self._device is not None
             uuid = self._measuring.gpu_uuid
             return compile_reference(self._problem, job.way, self._device, uuid)
+        assert isinstance(job, CompareJob)
         return self._measuring.compare(job.subjects)
 
     def prepare(self, subjects: Sequence[Subject]) -> None:

@@ -1,14 +1,19 @@
 """What an executor is asked and what it answers: records both ways, so a lane may be elsewhere."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, overload
+from typing import Generic, Literal, Protocol
 
 from beamsearch.gpu.usage import Usage
 from beamsearch.records.captured import Compilation
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
+from beamsearch.records.trace import R
 from beamsearch.records.verdict import Verdict
 from kernel_profiling.profile import Profile
+
+
+class Job(Record, Generic[R]):
+    """What an executor is asked, and the kind of record that it answers with."""
 
 
 class Subject(Record):
@@ -21,7 +26,14 @@ class Subject(Record):
     """Source of a kernel; None for the reference."""
 
 
-class JudgeJob(Record):
+class Judgement(Record):
+    """The verdict, and the time where the verdict is correct (modelled where there is no GPU)."""
+
+    verdict: Verdict
+    measurement: Measurement | None = None
+
+
+class JudgeJob(Job[Judgement]):
     """Decide whether a kernel computes the problem and, where it does, how long it takes."""
 
     subject: Subject
@@ -33,19 +45,6 @@ class JudgeJob(Record):
     """Also under compute-sanitizer, where there is a GPU and it is installed: half a minute."""
 
 
-class Judgement(Record):
-    """The verdict, and the time where the verdict is correct (modelled where there is no GPU)."""
-
-    verdict: Verdict
-    measurement: Measurement | None = None
-
-
-class CompareJob(Record):
-    """Time several subjects interleaved in one visit. Needs a GPU."""
-
-    subjects: list[Subject]
-
-
 class Comparison(Record):
     """Measurements by subject name; a subject that could not be timed has a reason instead."""
 
@@ -55,24 +54,23 @@ class Comparison(Record):
     """Median of each turn by subject, in milliseconds: turns of one number were taken together."""
 
 
-class ProfileJob(Record):
+class CompareJob(Job[Comparison]):
+    """Time several subjects interleaved in one visit. Needs a GPU."""
+
+    subjects: list[Subject]
+
+
+class ProfileJob(Job[Profile]):
     """Profile one bound call of a kernel that is known to be correct."""
 
     subject: Subject
 
 
-class CompileJob(Record):
+class CompileJob(Job[Compilation]):
     """Have `torch.compile` write code for the reference. Needs a GPU."""
 
     way: str
     """One of `inductor.capture.WAYS`."""
-
-
-class SweepJob(Record):
-    """Time forms of one correct kernel that differ in constants. The first is the kernel as it is;
-    what is fast here is judged afterwards like any other kernel."""
-
-    subjects: list[Subject]
 
 
 class Sweep(Record):
@@ -82,6 +80,13 @@ class Sweep(Record):
     failed: dict[str, str] = {}
     """Subject without a time -> why."""
     modelled: bool = False
+
+
+class SweepJob(Job[Sweep]):
+    """Time forms of one correct kernel that differ in constants. The first is the kernel as it is;
+    what is fast here is judged afterwards like any other kernel."""
+
+    subjects: list[Subject]
 
 
 class Executor(Protocol):
@@ -94,16 +99,9 @@ class Executor(Protocol):
     usage: Usage
     """Where the time goes."""
 
-    @overload
-    def run(self, job: JudgeJob) -> Judgement: ...
-    @overload
-    def run(self, job: CompareJob) -> Comparison: ...
-    @overload
-    def run(self, job: ProfileJob) -> Profile: ...
-    @overload
-    def run(self, job: CompileJob) -> Compilation: ...
-    @overload
-    def run(self, job: SweepJob) -> Sweep: ...
+    def run(self, job: Job[R]) -> R:
+        """The job's record."""
+        ...
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin what the CPU has to do for kernels that will be judged. Returns at once."""

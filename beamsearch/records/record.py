@@ -1,9 +1,5 @@
-"""The ground of every record."""
+"""The ground of every record: profiling's own, strict and immutable."""
 
-from pydantic import BaseModel, ConfigDict
+from kernel_profiling.profile import Record
 
-
-class Record(BaseModel):
-    """Strict and immutable: an unknown field is an error, a record is replaced, never changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+__all__ = ["Record"]
