@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from beamsearch.cli.account import account, swept
 from beamsearch.cli.numbers import BASELINES, called, clock, of_products, progress, tell
+from beamsearch.proposer.prompts.facts import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -146,12 +147,6 @@ def describe_candidate(candidate: Candidate) -> str:
         at = f" at {verdict.stage}" if verdict.stage else ""
         found = f"{verdict.outcome}{at}: {one_line(verdict.reason, 100)}"
     return f"{candidate.name}  {found}  ({one_line(candidate.description, 70)})"
-
-
-def one_line(text: str, width: int) -> str:
-    """Text on one line of at most `width` characters."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
 class PlainDisplay:

@@ -14,6 +14,7 @@ from beamsearch.proposer.patches import DoesNotApply, apply_patch, is_patch
 from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.proposer.questions import Diagnosis, Reflection, Review, Variant
 from beamsearch.records.record import Record
+from beamsearch.records.trace import R
 
 FENCE = re.compile(r"^```([\w+-]*)[^\S\n]*\n(.*?)^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
 ENTRY = re.compile(r"^\s*(def kernel_function|class ModelNew)\b", re.MULTILINE)
@@ -34,32 +35,31 @@ class UnreadableReply(ValueError):
 
 def read_diagnosis(text: str) -> Diagnosis:
     """The diagnosis in a reply: a JSON object, fenced or bare. Raises UnreadableReply."""
-    try:
-        return Diagnosis.model_validate(_json_object(text))
-    except ValidationError as error:
-        raise UnreadableReply(f"the diagnosis does not fit: {_told(error)}") from error
+    return _read(Diagnosis, text)
 
 
 def read_reflection(text: str) -> Reflection:
     """The reflection in a reply: a JSON object, fenced or bare. Raises UnreadableReply."""
-    try:
-        return Reflection.model_validate(_json_object(text))
-    except ValidationError as error:
-        raise UnreadableReply(f"the reflection does not fit: {_told(error)}") from error
+    return _read(Reflection, text)
 
 
 def read_review(text: str, variants: int) -> Review:
     """The review in a reply: a JSON object that speaks of each kernel at most once. Raises
     UnreadableReply."""
-    try:
-        review = Review.model_validate(_json_object(text))
-    except ValidationError as error:
-        raise UnreadableReply(f"the review does not fit: {_told(error)}") from error
+    review = _read(Review, text)
     named = [concern.variant for concern in review.concerns]
     if len(set(named)) < len(named) or not set(named) <= set(range(variants)):
         told = one_line(f"the review names the kernels {named}", ERROR_CHARACTERS)
         raise UnreadableReply(f"{told}; there are {variants}, from 0")
     return review
+
+
+def _read(kind: type[R], text: str) -> R:
+    try:
+        return kind.model_validate(_json_object(text))
+    except ValidationError as error:
+        name = kind.__name__.lower()
+        raise UnreadableReply(f"the {name} does not fit: {_told(error)}") from error
 
 
 def read_variants(text: str, base: str) -> list[Variant]:

@@ -8,6 +8,7 @@ run elsewhere.
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
 from beamsearch.judge.sandbox import serving
 from beamsearch.judge.sandbox.harness import describe_error, load_kernel
+from beamsearch.judge.sandbox.protocol import decode_with
 from beamsearch.problem.kernel import CallArguments, bind, bound_by_position
 from beamsearch.records.plan import Plan
 from kernel_profiling.gpus import Gpu
@@ -92,32 +94,12 @@ class Capturer:
     def _arguments(self, message: dict[str, Any]) -> CallArguments:
         """The call's arguments as stand-ins at new addresses."""
         storages: dict[int, torch.Tensor] = {}
-        seen: dict[str, Any] = {}
-
-        def decode(value: Any) -> Any:
-            if not isinstance(value, dict):
-                return value
-            if "tuple" in value:
-                return tuple(map(decode, value["tuple"]))
-            if "list" in value:
-                return list(map(decode, value["list"]))
-            place = value["tensor"]
-            key = repr(place)
-            if key not in seen:
-                seen[key] = self._given(place, storages)
-            return seen[key]
-
-        state = {name: decode(value) for name, value in message["state"].items()}
-        for weight in state.values():
+        given = decode_with(message, lambda place: self._given(place, storages))
+        for weight in given.state.values():
             weight.memory.weight = True
-        return CallArguments(
-            values={name: decode(value) for name, value in message["values"].items()},
-            forward=tuple(message["forward"]),
-            init=decode(message["init"]),
-            state=state,
-        )
+        return given
 
-    def _given(self, place: dict[str, Any], storages: dict[int, torch.Tensor]) -> Any:
+    def _given(self, place: Mapping[str, Any], storages: dict[int, torch.Tensor]) -> Any:
         number = place["storage"]
         if number not in storages:
             size = torch.empty(place["bytes"], dtype=torch.uint8, device="meta")

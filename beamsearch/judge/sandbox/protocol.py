@@ -163,6 +163,13 @@ def decode_arguments(
     message: Mapping[str, Any], storages: list[torch.UntypedStorage] | None, device: str
 ) -> CallArguments:
     """The arguments on mapped storages; without any, zeros (which take no memory on `meta`)."""
+    return decode_with(message, lambda place: open_tensor(place, storages, device))
+
+
+def decode_with(
+    message: Mapping[str, Any], opened: Callable[[Mapping[str, Any]], torch.Tensor]
+) -> CallArguments:
+    """The arguments, with tensors as `opened` gives them for their places, each once."""
     seen: dict[str, torch.Tensor] = {}
 
     def decode(value: Any) -> Any:
@@ -174,7 +181,7 @@ def decode_arguments(
             return [decode(item) for item in value["list"]]
         key = json.dumps(value["tensor"])
         if key not in seen:
-            seen[key] = open_tensor(value["tensor"], storages, device)
+            seen[key] = opened(value["tensor"])
         return seen[key]
 
     return CallArguments(

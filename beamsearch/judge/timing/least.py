@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import secrets
-from typing import Any
 
+from beamsearch.judge.verification.oracle import as_outputs
 from beamsearch.problem.problem import Problem, instantiate
 from kernel_profiling.gpus import SECTOR_BYTES
 
@@ -27,7 +27,7 @@ def needed_share(problem: Problem, device: str) -> float:
     tensors = [x for x in instance.inputs if isinstance(x, torch.Tensor)]
     tensors += list(instance.arguments.state.values())
     floating = [x for x in tensors if x.is_floating_point() and x.is_contiguous()]
-    before = _outputs(instance.reference())
+    before = as_outputs(instance.reference())
     if not floating or any(bool(x.isnan().any()) for x in before if x.is_floating_point()):
         return 0.0
     sizes = [x.numel() * x.element_size() for x in floating]
@@ -39,13 +39,9 @@ def needed_share(problem: Problem, device: str) -> float:
         place = chosen.view(-1)[start : start + length]
         kept = place.clone()
         place.fill_(float("nan"))
-        after = _outputs(instance.reference())
+        after = as_outputs(instance.reference())
         place.copy_(kept)
         mattered += any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     # Of whole numbers nothing is known: an index need not be read to be harmless.
     known = sum(sizes) / sum(x.numel() * x.element_size() for x in tensors)
     return known * max(0.0, mattered / SAMPLES - MARGIN)
-
-
-def _outputs(result: Any) -> list[Any]:
-    return list(result) if isinstance(result, tuple | list) else [result]
