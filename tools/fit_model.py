@@ -57,7 +57,8 @@ def look(stage: str, names: str, out: Path) -> None:
 
 def works(names: str = "") -> dict[str, list[dict[str, Any]]]:
     """Variant -> what each of its launches has to do, looked at anew."""
-    from kernel_profiling.estimate.time_model import works_of
+    from kernel_profiling.estimate.requests import pair_launches
+    from kernel_profiling.estimate.time_model import work_of
     from kernel_profiling.estimate.traffic import AccessTrace
     from kernel_profiling.gpus import find_gpu
     from kernel_profiling.profile import Profile
@@ -76,9 +77,9 @@ def works(names: str = "") -> dict[str, list[dict[str, Any]]]:
     gpu = find_gpu("h200")
     return {
         name: [
-            _short(work.model_dump(mode="json"))
-            for work in works_of(
-                Profile.model_validate(profile), AccessTrace.model_validate(traces[name]), gpu
+            _short(work_of(launch, seen, gpu).model_dump(mode="json"))
+            for launch, seen in pair_launches(
+                Profile.model_validate(profile).launches, AccessTrace.model_validate(traces[name])
             )
         ]
         for name, profile in profiles.items()

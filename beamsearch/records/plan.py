@@ -294,8 +294,6 @@ class Binary(Record):
     """Scratch of a block for instrumentation; 0 for everything that is allowed here."""
     descriptors: list[dict[str, Any]] | None = None
     """Triton's `tensordesc_meta`, one entry a descriptor; none where they are taken apart."""
-    registers: int = 0
-    """Of a thread."""
 
 
 def _views(operands: Sequence[Operand]) -> list[View]:

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from kernel_profiling.estimate.time_model import FITTED, estimate, launch_ms, parts_ms, works_of
+from kernel_profiling.estimate.time_model import FITTED, estimate, launch_ms, parts_ms, work_of
 from kernel_profiling.gpus import find_gpu
 from kernel_profiling.profile import CodeAccess, CodeRegion, Launch, Profile
 from tests import ROOT
@@ -121,7 +121,8 @@ def test_a_streaming_kernel_takes_its_bytes_over_the_bandwidth() -> None:
 
 
 def test_more_of_a_thing_takes_longer() -> None:
-    (work,) = works_of(streaming(1 << 16), None, H200)
+    (launch,) = streaming(1 << 16).launches
+    work = work_of(launch, None, H200)
     base = launch_ms(work, H200)
     for field, value in work.model_dump().items():
         if isinstance(value, float) and value and field != "l1_sectors":  # told, not timed

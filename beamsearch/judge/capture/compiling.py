@@ -221,5 +221,4 @@ def _binary(compiled: Any, code: MachineCode) -> Binary:
         scratch_align=metadata.global_scratch_align,
         profile_bytes=metadata.profile_scratch_size,
         descriptors=metadata.tensordesc_meta or None,
-        registers=code.code.registers,
     )

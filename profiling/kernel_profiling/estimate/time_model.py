@@ -120,11 +120,6 @@ def estimate(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> Profile:
     )
 
 
-def works_of(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> list[Work]:
-    """The work of every launch, in order."""
-    return [work_of(launch, seen, gpu) for launch, seen in pair_launches(profile.launches, trace)]
-
-
 def launch_ms(work: Work, gpu: Gpu, constants: Constants = FITTED) -> float:
     """Time of one launch in milliseconds."""
     return sum(parts_ms(work, gpu, constants)[name] for name in ("busy", "overhead"))
