@@ -31,7 +31,7 @@ def apply(source: str, hints: Hints) -> list[Result]:
 
 def _all_constexpr(module: Module) -> str:
     done: list[str] = []
-    for name, kernel, launches in module.launched():
+    for _, kernel, launches in module.launched():
         flow = Flow(kernel)
         integers = _used_as_integer(kernel, flow)
         refused = _refused(module, kernel, flow)
@@ -44,9 +44,8 @@ def _all_constexpr(module: Module) -> str:
             ):
                 parameter.annotation = parse("tl.constexpr")
                 done.append(own)
-        _cast_plainly(kernel, set(done))
-        if kernel.name != name:
-            raise AssertionError(name)
+        constant = {p.arg for p in parameters(kernel) if is_constexpr(p)} & set(done)
+        _Casts(constant).visit(kernel)
     return f"runtime sizes made constexpr ({', '.join(done)})"
 
 
@@ -189,11 +188,6 @@ class _Casts(ast.NodeTransformer):
         ):
             return ast.Call(func=parse("tl.cast"), args=[function.value, *node.args], keywords=[])
         return node
-
-
-def _cast_plainly(kernel: ast.FunctionDef, names: set[str]) -> None:
-    constant = {p.arg for p in parameters(kernel) if is_constexpr(p)} & names
-    _Casts(constant).visit(kernel)
 
 
 REWRITE = Rewrite(

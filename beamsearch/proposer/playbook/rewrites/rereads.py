@@ -37,7 +37,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     statements,
     uncast,
 )
-from beamsearch.proposer.playbook.rewrites.strip import pointer_arguments
+from beamsearch.proposer.playbook.rewrites.strip import check_not_written
 from beamsearch.proposer.playbook.rewrites.unroll import make_static, range_bound
 from kernel_profiling.profile import FindingKind
 
@@ -122,7 +122,7 @@ def _find(kernel: ast.FunctionDef, launch: Launch) -> _Pair:
                 if _key(a, first, flow) == _key(b, second, flow):
                     shared.append((a, b))
         if shared:
-            _check_not_written(kernel, launch)
+            check_not_written(kernel, launch)
             return _Pair(first, second, shared, bound)
     raise NotApplicable("no two loops read the same")
 
@@ -146,11 +146,6 @@ def _name_loads(kernel: ast.FunctionDef) -> None:
             body.append(s)
         loop.body = body
     ast.fix_missing_locations(kernel)
-
-
-def _check_not_written(kernel: ast.FunctionDef, launch: Launch) -> None:
-    if pointer_arguments(kernel, launch, "load") & pointer_arguments(kernel, launch, "store"):
-        raise NotApplicable("the kernel reads what it writes")
 
 
 def _loads(loop: ast.For) -> list[ast.Assign]:
@@ -303,13 +298,12 @@ def _set_between(kernel: ast.FunctionDef, pair: _Pair, name: str) -> bool:
 
 
 def _same_cast(a: ast.Assign, b: ast.Assign) -> bool:
-    first, second = _load_call(a.value), _load_call(b.value)
-    marker = parse("_")
-    texts = []
-    for statement, call in ((a, first), (b, second)):
+    casts = []
+    for value in (a.value, b.value):
+        call = _load_call(value)
         assert call is not None
-        texts.append(ast.unparse(statement.value).replace(ast.unparse(call), ast.unparse(marker)))
-    return texts[0] == texts[1]
+        casts.append(ast.unparse(value).replace(ast.unparse(call), "_"))
+    return casts[0] == casts[1]
 
 
 REWRITE = Rewrite("read once", (FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY), apply)

@@ -127,12 +127,17 @@ def _only_top_stores(kernel: ast.FunctionDef, launch: Launch) -> list[ast.stmt]:
         raise NotApplicable("stores are not the last statements")
     if any("atomic" in ast.unparse(s) for s in kernel.body):
         raise NotApplicable("atomics")
-    if pointer_arguments(kernel, launch, "load") & pointer_arguments(kernel, launch, "store"):
-        raise NotApplicable("the kernel reads what it writes")
+    check_not_written(kernel, launch)
     return list(stores)
 
 
-def pointer_arguments(kernel: ast.FunctionDef, launch: Launch, name: str) -> set[str]:
+def check_not_written(kernel: ast.FunctionDef, launch: Launch) -> None:
+    """Raises NotApplicable where a kernel may read what it writes."""
+    if _pointer_arguments(kernel, launch, "load") & _pointer_arguments(kernel, launch, "store"):
+        raise NotApplicable("the kernel reads what it writes")
+
+
+def _pointer_arguments(kernel: ast.FunctionDef, launch: Launch, name: str) -> set[str]:
     """The host's tensors that loads (or stores) start from. Raises NotApplicable."""
     flow = Flow(kernel)
     found = set()
@@ -186,8 +191,13 @@ def _assemble(
     before, body = kernel.body[:at], kernel.body[at + 1 : len(kernel.body) - len(stores)]
     flow = Flow(kernel)
     varying = {row, index}
-    fixed = [s for s in body if isinstance(s, ast.Assign) and not _needs(s, varying, flow)]
-    fixed = [s for s in fixed if not calls(s, "load", "zeros", "full")]
+    fixed = [
+        s
+        for s in body
+        if isinstance(s, ast.Assign)
+        and not flow.depends(s, varying)
+        and not calls(s, "load", "zeros", "full")
+    ]
     moving = [s for s in body if s not in fixed]
     results: list[str] = []
     gathered: list[ast.stmt] = []
@@ -203,17 +213,15 @@ def _assemble(
         inlined = {
             k: v
             for k, v in flow.definitions.items()
-            if k not in (row, index) and _needs_name(k, varying, flow)
+            if k not in varying and flow.closure({k}) & varying
         }
         call.args[0] = substitute_all(call.args[0], inlined)
         call.args[1] = parse(f"{name}[{step}]")
-        mask = keyword(call, "mask")
         for k in call.keywords:
-            if k.arg == "mask" and mask is not None:
-                k.value = substitute_all(mask, inlined)
-        if calls(call.args[0], "load") or (
-            mask is not None and calls(substitute_all(mask, inlined), "load")
-        ):
+            if k.arg == "mask":
+                k.value = substitute_all(k.value, inlined)
+        mask = keyword(call, "mask")
+        if calls(call.args[0], "load") or (mask is not None and calls(mask, "load")):
             raise NotApplicable("a store that depends on what is read")
         store_body.append(statement)
     loops = []
@@ -230,14 +238,6 @@ def _assemble(
         *loops,
     ]
     drop_unread(kernel)
-
-
-def _needs(statement: ast.stmt, names: set[str], flow: Flow) -> bool:
-    return flow.depends(statement, names)
-
-
-def _needs_name(name: str, names: set[str], flow: Flow) -> bool:
-    return bool(flow.closure({name}) & names)
 
 
 REWRITE = Rewrite(
