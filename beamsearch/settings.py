@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from beamsearch.errors import UsageError
-from beamsearch.problem.precision import Precision
 
 LIMITS = (
     "rounds",
@@ -32,6 +31,10 @@ OF_MODELS = ("model", "max_cost", "max_tokens", "max_calls")
 SWEPT = 12
 """Configurations of a sweep where none are asked for: the nearest warps and sizes of two blocks; on
 an H200 they took the lane a second and a half."""
+
+
+Precision = Literal["reference", "strict"]
+"""How imprecise products of float32 may be; see `problem/precision.py`."""
 
 
 class Settings(BaseModel):

@@ -18,7 +18,7 @@ from beamsearch.gpu.environment import cache_folder, devices
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.runner.reference import problem_message, read_problem_message
-from beamsearch.judge.sandbox.processes import scrubbed_environment
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 from beamsearch.problem.problem import Problem, instantiate, shrink
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ import typer
 from beamsearch.cli.options import DeviceOption, PrecisionOption
 
 if TYPE_CHECKING:
+    from beamsearch.executor.executor import Executor
     from beamsearch.problem.problem import Problem
-    from beamsearch.records.job import Comparison, Executor
+    from beamsearch.records.job import Comparison
     from beamsearch.records.measurement import Measurement
     from kernel_profiling.profile import Floor
 

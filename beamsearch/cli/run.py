@@ -31,8 +31,8 @@ from beamsearch.errors import Stopped, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamsearch.cli.display import Observer
     from beamsearch.records.run import RunRecord
+    from beamsearch.run.observer import Observer
 
 
 OutputOption = Annotated[

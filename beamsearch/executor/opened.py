@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from beamsearch.executor.executor import Executor
     from beamsearch.problem.problem import Problem
-    from beamsearch.records.job import Executor
 
 
 @contextmanager

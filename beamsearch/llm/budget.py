@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from beamsearch.errors import OutOfBudget
 from beamsearch.llm.batch_files import BatchModel
-from beamsearch.llm.openai_chat import Chat, Completion, Ticket
 from beamsearch.llm.prices import Prices
-from beamsearch.llm.types import approximate_tokens
+from beamsearch.llm.types import Chat, Completion, Ticket, approximate_tokens
 
 TOKENS_OUT = 8_000
 """What an answer is taken to need before one was seen: two kernels of 200 lines, and thinking."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from beamsearch.errors import UsageError
-from beamsearch.llm.openai_chat import Chat, Completion, Ticket
+from beamsearch.llm.types import Chat, Completion, Ticket
 
 Weights = Mapping[str, float]
 """Model -> how often it is asked, relative to the others."""

@@ -1,4 +1,4 @@
-"""Asking a chat model: what is asked, what comes back, and patience with endpoints that falter."""
+"""A chat model behind an OpenAI-compatible endpoint, asked again where the endpoint fails."""
 
 from __future__ import annotations
 
@@ -6,92 +6,21 @@ import difflib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
-
-from pydantic import AfterValidator
+from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
 from beamsearch.llm.endpoint_errors import Passing, UnknownModel, broken_connection, refusal
-from beamsearch.llm.types import Manners, request_body
-from beamsearch.records.record import Record
+from beamsearch.llm.types import Completion, Sampling, Ticket, request_body
 
 if TYPE_CHECKING:
     import openai
     import tenacity
 
 
-class Ticket(Record):
-    """Which question of a run a prompt is: what names it in a ledger, a batch file or a replay."""
-
-    purpose: str
-    round: int
-    worker: int
-    attempt: int = 0
-    """0 for the first asking, 1 after one unreadable reply."""
-    subject: str = ""
-    """Tells questions of one worker and purpose apart: the name a repair will have."""
-    form: dict[str, Any] | None = None
-    """What the answer must fit: the `json_schema` of structured outputs; none for code."""
-
-    @property
-    def key(self) -> tuple[int, int, str, str, int]:
-        """What a recorded reply is found by."""
-        return (self.round, self.worker, self.purpose, self.subject, self.attempt)
-
-
-def storable(text: str) -> str:
-    """The text as a file gives it back: lines end in `\\n`, and half of a surrogate pair, which
-    JSON may hold and no file can, is U+FFFD."""
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole.replace("\r\n", "\n").replace("\r", "\n")
-
-
-Told = Annotated[str, AfterValidator(storable)]
-
-
-class Completion(Record):
-    """What came back. A number that the endpoint did not give is None."""
-
-    text: Told
-    """Empty where the model said nothing."""
-    model: Told
-    """As the endpoint reports it."""
-    asked: str | None = None
-    """The model as it was asked for; none where no model was asked."""
-    batch: bool = False
-    """Answered through batch files."""
-    recorded_sha256: str | None = None
-    """Hash of the prompt that a replayed reply was given to, where it is another one."""
-    estimated: bool = False
-    """Tokens that the endpoint did not tell are estimated from the texts."""
-    tokens_in: int | None = None
-    tokens_cached: int | None = None
-    """Of `tokens_in`, those the endpoint had cached."""
-    tokens_out: int | None = None
-    tokens_reasoning: int | None = None
-    """Of `tokens_out`, those spent on thinking."""
-    latency_s: float | None = None
-    """From the first try to the answer, waiting included."""
-    retries: int = 0
-
-
-class Chat(Protocol):
-    """Somebody who answers a prompt: a live endpoint; recorded or batched replies fit as well."""
-
-    name: str
-
-    def ask(self, prompt: str, ticket: Ticket) -> Completion:
-        """The answer to a prompt.
-
-        Raises NoAnswer where this question gets none, EndpointError where none will,
-        Unanswered where the answer is to be found later.
-        """
-
-
 @dataclass(frozen=True)
 class Patience:
-    """How long a faltering endpoint is borne."""
+    """How long, and how often, an endpoint that fails is asked again."""
 
     attempt_s: float = 600.0
     """One try; a long answer of a reasoning model takes minutes."""
@@ -112,12 +41,12 @@ class ChatModel:
         model: str,
         endpoint: Endpoint,
         patience: Patience | None = None,
-        manners: Manners | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
         self.name = model
         self.endpoint = endpoint
         self.patience = patience or Patience()
-        self.manners = manners or Manners()
+        self.sampling = sampling or Sampling()
         self._structured = True
         """Until the endpoint refuses a schema for the answer."""
 
@@ -129,11 +58,13 @@ class ChatModel:
         # An event loop of its own: cancelling is the one way to end a reply that drips on for ever.
         if ticket.form is not None and self._structured:
             try:
-                return asyncio.run(self._ask(request_body(self.name, prompt, ticket, self.manners)))
+                return asyncio.run(
+                    self._ask(request_body(self.name, prompt, ticket, self.sampling))
+                )
             except NoStructures:
                 self._structured = False  # the prompt says in words, too, what the answer holds
         plain = ticket.model_copy(update={"form": None})
-        return asyncio.run(self._ask(request_body(self.name, prompt, plain, self.manners)))
+        return asyncio.run(self._ask(request_body(self.name, prompt, plain, self.sampling)))
 
     async def _ask(self, body: dict[str, Any]) -> Completion:
         import tenacity

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from beamsearch.errors import NoAnswer, UsageError
-from beamsearch.llm.openai_chat import Completion, Ticket
+from beamsearch.llm.types import Completion, Ticket
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, read_record
 

@@ -18,7 +18,7 @@ from beamsearch.errors import ProblemError
 from beamsearch.paths import data_folder
 from beamsearch.problem.input_values import Distribution, draw, vary_constants
 from beamsearch.problem.kernel import CallArguments
-from beamsearch.problem.precision import Precision
+from beamsearch.settings import Precision
 from kernel_profiling.syntax import parse
 
 if TYPE_CHECKING:

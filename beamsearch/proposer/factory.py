@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from beamsearch.llm.batch_files import Mailbox
     from beamsearch.llm.budget import Purse
     from beamsearch.llm.model_mix import Choose
-    from beamsearch.llm.openai_chat import Chat
-    from beamsearch.llm.types import Manners
+    from beamsearch.llm.types import Chat, Sampling
 
 
 def make_proposer(
@@ -85,16 +84,16 @@ def decided(settings: Settings, env: Mapping[str, str] | None = None) -> Setting
 
 
 def _models(
-    settings: Settings, trace: Trace | None, make: Callable[[str, Manners, Purse], Chat]
+    settings: Settings, trace: Trace | None, make: Callable[[str, Sampling, Purse], Chat]
 ) -> Proposer:
     from beamsearch.llm.budget import Limits, Purse, Spent
     from beamsearch.llm.costs import run_prices, spent
     from beamsearch.llm.model_mix import Panel, read_weights
-    from beamsearch.llm.types import Manners
+    from beamsearch.llm.types import Sampling
     from beamsearch.proposer.model_proposer import ModelProposer
 
     weights = read_weights(settings.model or (DEFAULT_MODEL,))
-    manners = Manners(settings.temperature, settings.effort)
+    sampling = Sampling(settings.temperature, settings.effort)
     prices = run_prices(trace, settings.prices)
     unknown = [name for name in weights if name not in prices.models]
     if settings.max_cost is not None and unknown:
@@ -104,7 +103,7 @@ def _models(
         )
     limits = Limits(settings.max_calls, settings.max_tokens, settings.max_cost)
     purse = Purse(limits, prices, spent(trace, prices) if trace is not None else Spent())
-    chats = {name: make(name, manners, purse) for name in weights}
+    chats = {name: make(name, sampling, purse) for name in weights}
     if len(chats) == 1:
         return ModelProposer(next(iter(chats.values())))
     return ModelProposer(Panel(chats, _choose(settings, weights, trace)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from beamsearch.llm.openai_chat import storable
+from beamsearch.llm.types import storable
 from beamsearch.proposer.patches import DoesNotApply, apply_patch, is_patch
 from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.proposer.questions import Diagnosis, Reflection, Review, Variant

@@ -1,14 +1,10 @@
-"""What an executor is asked and what it answers: records both ways, so a lane may be elsewhere."""
+"""What an executor is asked and what it answers: records both ways, so a GPU may be elsewhere."""
 
-from collections.abc import Sequence
-from typing import Literal, Protocol, overload
+from typing import Literal
 
-from beamsearch.gpu.usage import Usage
-from beamsearch.records.captured import Compilation
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Verdict
-from kernel_profiling.profile import Profile
 
 
 class Subject(Record):
@@ -82,36 +78,3 @@ class Sweep(Record):
     failed: dict[str, str] = {}
     """Subject without a time -> why."""
     modelled: bool = False
-
-
-class Executor(Protocol):
-    """Runs jobs. A job either gives its record or raises a BeamsearchError; it never hangs."""
-
-    gpu: str
-    """Device name, or the target times are modelled for."""
-    measures: bool
-    """Whether times are measured here; otherwise they are modelled."""
-    usage: Usage
-    """Where the time goes."""
-
-    @overload
-    def run(self, job: JudgeJob) -> Judgement: ...
-    @overload
-    def run(self, job: CompareJob) -> Comparison: ...
-    @overload
-    def run(self, job: ProfileJob) -> Profile: ...
-    @overload
-    def run(self, job: CompileJob) -> Compilation: ...
-    @overload
-    def run(self, job: SweepJob) -> Sweep: ...
-
-    def prepare(self, subjects: Sequence[Subject]) -> None:
-        """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
-        ...
-
-    def walls(self) -> str:
-        """Which walls around candidates are missing here, in one line."""
-        ...
-
-    def close(self) -> None:
-        """End every process this executor started."""

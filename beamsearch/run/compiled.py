@@ -7,9 +7,10 @@ from pathlib import Path
 
 from beamsearch.baselines.inductor.convert import convert
 from beamsearch.baselines.inductor.generated import NotTriton
+from beamsearch.executor.executor import Executor
 from beamsearch.proposer.questions import Variant
 from beamsearch.records.captured import Compilation
-from beamsearch.records.job import CompileJob, Executor
+from beamsearch.records.job import CompileJob
 from beamsearch.records.trace import recorded
 
 AUTHOR = "torch.compile"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 from beamsearch.errors import BeamsearchError, Stopped
+from beamsearch.executor.executor import Executor
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import CompareJob, Executor, Subject
+from beamsearch.records.job import CompareJob, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.run import Baselines, Confirmation
 from beamsearch.records.trace import Trace, read_record, write_record

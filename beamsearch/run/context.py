@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from beamsearch.errors import Stopped
+from beamsearch.executor.executor import Executor
 from beamsearch.proposer.questions import Memory, ProblemCard, Proposer
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import Executor, ProfileJob, Subject
+from beamsearch.records.job import ProfileJob, Subject
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.settings import Settings
 from kernel_profiling.findings.findings import find
 from kernel_profiling.profile import Finding, Floor, Profile
 
 if TYPE_CHECKING:
-    from beamsearch.cli.display import Observer
+    from beamsearch.run.observer import Observer
 
 T = TypeVar("T")
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beamsearch.errors import KernelError
+from beamsearch.executor.executor import Executor
 from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.questions import FirstQuestion, Proposer
 from beamsearch.proposer.replies import UnreadableReply, read_variants
-from beamsearch.records.job import Executor, JudgeJob, Judgement, Subject
+from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.run.ask import Answers
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from beamsearch.errors import KernelError
+from beamsearch.executor.executor import Executor
 from beamsearch.proposer.questions import FirstQuestion, Proposer
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import (
     CompareJob,
     Comparison,
-    Executor,
     JudgeJob,
     Judgement,
     Subject,

@@ -13,7 +13,7 @@ from beamsearch.records.run import RunRecord
 from beamsearch.run.run import run
 
 if TYPE_CHECKING:
-    from beamsearch.cli.display import Observer
+    from beamsearch.run.observer import Observer
 
 from beamsearch.llm.recorded import recorded_calls
 from beamsearch.records.call import Call

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beamsearch.baselines.floor import measure_floor
-from beamsearch.baselines.reference_times import measure_baselines
+from beamsearch.baselines.reference_times import measure_baselines, no_baselines
 from beamsearch.errors import KernelError, OutOfBudget, Stopped, Unanswered, Waiting
+from beamsearch.executor.executor import Executor
 from beamsearch.executor.remote import Elsewhere
 from beamsearch.problem.kernel import alike
 from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import CompareJob, Executor, JudgeJob, Subject
+from beamsearch.records.job import CompareJob, JudgeJob, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import Baselines
@@ -27,8 +28,8 @@ from beamsearch.run.round import hand_over
 from beamsearch.search import distinct
 
 if TYPE_CHECKING:
-    from beamsearch.cli.display import Observer
     from beamsearch.llm.batch_files import Mailbox
+    from beamsearch.run.observer import Observer
     from kernel_profiling.gpus import Gpu
 
 INPUT = first_name(0)
@@ -102,8 +103,12 @@ class FirstRound:
         baselines = recorded(
             folder / "baselines.json",
             Baselines,
-            lambda: measure_baselines(
-                self.executor, source, problem=self.problem, device=self.device
+            lambda: (
+                measure_baselines(
+                    self.executor.run, source, problem=self.problem, device=self.device
+                )
+                if self.executor.measures
+                else no_baselines()
             ),
         )
         self.progress.update(baselines=baselines)

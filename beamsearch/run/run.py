@@ -41,11 +41,11 @@ from beamsearch.run.winner import choose_winner
 from beamsearch.settings import Settings, check_means_something, differences
 
 if TYPE_CHECKING:
-    from beamsearch.cli.display import Observer
+    from beamsearch.executor.executor import Executor
     from beamsearch.llm.batch_files import Mailbox
     from beamsearch.proposer.questions import Proposer
-    from beamsearch.records.job import Executor
     from beamsearch.records.measurement import Measurement
+    from beamsearch.run.observer import Observer
     from kernel_profiling.gpus import Gpu
     from kernel_profiling.profile import Floor
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 from beamsearch.errors import Stopped
+from beamsearch.executor.executor import Executor
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import Executor, JudgeJob, Subject
+from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.records.verdict import Stage, Verdict
 from beamsearch.run.results import comparable_times, find_candidate

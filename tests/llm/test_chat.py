@@ -10,8 +10,9 @@ import pytest
 from beamsearch.errors import EndpointError, OutOfBudget
 from beamsearch.llm.budget import Limits, Paid, Purse, Spent
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
-from beamsearch.llm.openai_chat import ChatModel, Patience, Ticket, check_endpoint
+from beamsearch.llm.openai_chat import ChatModel, Patience, check_endpoint
 from beamsearch.llm.prices import read_prices
+from beamsearch.llm.types import Ticket
 from tests.server import Script, serving
 
 KEY = "sk-verysecret-0123456789"

@@ -10,8 +10,8 @@ from beamsearch.errors import EndpointError, OutOfBudget, UsageError
 from beamsearch.llm.budget import TOKENS_OUT, Limits, Paid, Purse, Spent, counted
 from beamsearch.llm.costs import keep_prices, paid, run_prices, save_ledger, spent
 from beamsearch.llm.model_mix import Panel, Standing, by_weight, by_wins, read_weights
-from beamsearch.llm.openai_chat import Completion, Ticket
 from beamsearch.llm.prices import read_prices
+from beamsearch.llm.types import Completion, Ticket
 from beamsearch.proposer.factory import make_proposer
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, write_record

@@ -73,7 +73,7 @@ class Recorded:
         self.tickets = []
 
     def ask(self, prompt, ticket):
-        from beamsearch.llm.openai_chat import Completion
+        from beamsearch.llm.types import Completion
 
         self.tickets.append(ticket)
         return Completion(text="{}", model="recorded")

@@ -22,6 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
+
 USER = "an unprivileged user"
 NETWORK = "no network"
 FILES = "no writable place but its own folder"
@@ -284,8 +286,6 @@ def _set_read_only(path: str, wanted: bool) -> None:
 
 def here() -> str:
     """Which walls this machine refuses, in one line, from a process that tries them all."""
-    from beamsearch.judge.sandbox.processes import scrubbed_environment
-
     done = subprocess.run(
         [sys.executable, "-m", "beamsearch.judge.sandbox.isolation"],
         env=scrubbed_environment(),

@@ -1,0 +1,52 @@
+"""What runs jobs, whatever is behind it."""
+
+from collections.abc import Sequence
+from typing import Protocol, overload
+
+from beamsearch.gpu.usage import Usage
+from beamsearch.records.captured import Compilation
+from beamsearch.records.job import (
+    CompareJob,
+    Comparison,
+    CompileJob,
+    JudgeJob,
+    Judgement,
+    ProfileJob,
+    Subject,
+    Sweep,
+    SweepJob,
+)
+from kernel_profiling.profile import Profile
+
+
+class Executor(Protocol):
+    """Runs jobs. A job either gives its record or raises a BeamsearchError; it never hangs."""
+
+    gpu: str
+    """Device name, or the target times are modelled for."""
+    measures: bool
+    """Whether times are measured here; otherwise they are modelled."""
+    usage: Usage
+    """Where the time goes."""
+
+    @overload
+    def run(self, job: JudgeJob) -> Judgement: ...
+    @overload
+    def run(self, job: CompareJob) -> Comparison: ...
+    @overload
+    def run(self, job: ProfileJob) -> Profile: ...
+    @overload
+    def run(self, job: CompileJob) -> Compilation: ...
+    @overload
+    def run(self, job: SweepJob) -> Sweep: ...
+
+    def prepare(self, subjects: Sequence[Subject]) -> None:
+        """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
+        ...
+
+    def walls(self) -> str:
+        """Which walls around candidates are missing here, in one line."""
+        ...
+
+    def close(self) -> None:
+        """End every process this executor started."""
