@@ -12,7 +12,8 @@ from beamsearch.errors import BeamsearchError
 from beamsearch.gpu.environment import cache_folder, devices, gpu_facts, gpu_state
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage
-from beamsearch.problem.problem import Problem, least_work
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import Problem
 from beamsearch.records.measurement import Measurement
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from beamsearch.gpu.usage import Usage
 from beamsearch.llm.costs import keep_prices, other_prompts
 from beamsearch.llm.endpoint import BASE_URL, KEY, endpoint_configured, read_env
 from beamsearch.problem.kernel import read_kernel
-from beamsearch.problem.problem import Problem, least_work, read_problem
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.proposer.factory import decided, make_mailbox, make_proposer
 from beamsearch.proposer.prompts.problem_card import make_card
 from beamsearch.records.run import Baselines, Environment, RunRecord

@@ -10,8 +10,9 @@ import pytest
 from beamsearch.baselines.inductor.convert import convert
 from beamsearch.baselines.inductor.generated import NotTriton
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import bind
-from beamsearch.problem.problem import find_problem, instantiate, read_problem
+from beamsearch.problem.problem import find_problem, read_problem
 from beamsearch.proposer.playbook.rewrites import launch
 from beamsearch.proposer.playbook.rewrites.hints import Hints
 from beamsearch.records.captured import Captured

@@ -4,7 +4,8 @@ import pytest
 
 from beamsearch.baselines import floor as floors
 from beamsearch.baselines.floor import measure_floor
-from beamsearch.problem.problem import find_problem, least_work, read_problem
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import find_problem, read_problem
 from beamsearch.proposer.prompts.problem_card import make_card
 from kernel_profiling.profile import GivesAway
 from tests import ROOT

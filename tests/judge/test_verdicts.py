@@ -13,7 +13,8 @@ from beamsearch.errors import BeamsearchError, ProblemError, Stopped
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge.capture import ahead
 from beamsearch.paths import data_folder
-from beamsearch.problem.problem import Problem, find_problem, least_work
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.records.job import (
     CompareJob,
     JudgeJob,

@@ -9,7 +9,9 @@ import pytest
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge.verification.deciding_shapes import deciding
 from beamsearch.problem.input_values import DISTRIBUTIONS
-from beamsearch.problem.problem import find_problem, instantiate, read_problem, shrink
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import find_problem, read_problem
+from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict
 from kernel_profiling.gpus import find_gpu

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.standin import DEVICE, Memories, Memory, StandIn, as_meta
-from beamsearch.judge.runner.operations import COMPUTE, MOVES
+from beamsearch.judge.operations import COMPUTE, MOVES
 from beamsearch.problem.dispatch_modes import QuickMode
 
 FILLS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}

@@ -38,6 +38,14 @@ PRELOADED_NORMAL = (
     ),
     *("beamsearch.judge.capture.process", "beamsearch.judge.capture.compiling"),
 )
+ROLES = {
+    "interpreting": "beamsearch.judge.sandbox.harness",
+    "calling": "beamsearch.judge.sandbox.harness",
+    "capturing": "beamsearch.judge.capture.process",
+    "compiling": "beamsearch.judge.capture.process",
+}
+"""What a forked process may be -> the module that serves as it, by name: it is preloaded, and
+nothing else of the sandbox knows it."""
 PRELOADED_INTERPRETER = ("kernel_profiling.estimate.access",)
 
 
@@ -172,14 +180,7 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
 
 def _serve_as(role: str, link: socket.socket) -> None:
     """Be what the judge asked for, until it hangs up."""
-    if role in ("interpreting", "calling"):
-        from beamsearch.judge.sandbox import harness
-
-        harness.serve(link)
-        return
-    from beamsearch.judge.capture import process
-
-    process.serve(link, role)
+    importlib.import_module(ROLES[role]).serve(link, role)
 
 
 def _redirect(path: str) -> None:

@@ -6,7 +6,8 @@ import random
 import secrets
 from typing import Any
 
-from beamsearch.problem.problem import Problem, instantiate
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem
 
 SAMPLES = 32
 """Places tried. Where all matter, nine tenths of the bytes do with 97% certainty."""

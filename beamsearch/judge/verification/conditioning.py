@@ -23,7 +23,7 @@ from beamsearch.judge.verification.oracle import (
     run_oracle,
     run_reference,
 )
-from beamsearch.problem.problem import Instance
+from beamsearch.problem.instance import Instance
 
 if TYPE_CHECKING:
     import torch

@@ -10,8 +10,9 @@ from statistics import fmean
 from threading import Lock
 
 from beamsearch.errors import ProblemError
+from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import fingerprint
-from beamsearch.problem.problem import Problem, instantiate
+from beamsearch.problem.problem import Problem
 from beamsearch.proposer.playbook.rewrites import launch
 from beamsearch.proposer.playbook.rewrites.compositions import Proposal, pairs, simple
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape

@@ -12,7 +12,9 @@ from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.compare import Scale, compare, mean_and_spread
 from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSets
 from beamsearch.judge.verification.negative_controls import expect
-from beamsearch.problem.problem import Problem, find_problem, instantiate, shrink
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem, find_problem
+from beamsearch.problem.shrink import shrink
 from tests.judge.conftest import write_problem
 
 

@@ -12,7 +12,8 @@ import torch
 
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.compare import compare
-from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.input_set import InputSet
+from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.negative_controls import CannotTell
 from beamsearch.judge.verification.tolerance import lower_precision
 from beamsearch.problem.input_values import DISTRIBUTIONS

@@ -17,7 +17,8 @@ from beamsearch.judge.verification.compare import Scale, compare, mean_and_sprea
 from beamsearch.judge.verification.oracle import expected_of, run_oracle
 from beamsearch.judge.verification.tolerance import lower_precision
 from beamsearch.problem.dispatch_modes import Tf32
-from beamsearch.problem.problem import instantiate, read_problem
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import read_problem
 from beamsearch.records.job import JudgeJob, Subject
 from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import write_problem
@@ -164,7 +165,7 @@ def get_init_inputs():
 TIMED = """
 import json, sys
 from beamsearch.judge.runner.reference import read_problem_message, reference_maker
-from beamsearch.problem.problem import instantiate
+from beamsearch.problem.instance import instantiate
 
 message = json.load(sys.stdin)
 arguments = instantiate(read_problem_message(message)).arguments

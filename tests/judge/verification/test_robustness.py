@@ -9,11 +9,12 @@ import pytest
 
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge.nvidia_tools.sanitizer import first_error
+from beamsearch.judge.rejection import Log
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.robustness import tell_layouts
-from beamsearch.judge.verification.stages import Log
-from beamsearch.problem.problem import Problem, shrink
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.trace import kept_secret
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage
