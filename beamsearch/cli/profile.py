@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from beamsearch.cli.options import (
     SeedOption,
     TargetOption,
 )
+
+if TYPE_CHECKING:
+    from beamsearch.problem.problem import Problem
 
 
 def profile(
@@ -53,7 +56,6 @@ def profile(
     from beamsearch.baselines.floor import beaten_floor, measure_floor
     from beamsearch.cli.profile_page import ProfilePage
     from beamsearch.cli.verify import as_json, read_source, told
-    from beamsearch.errors import UsageError
     from beamsearch.executor.opened import lane
     from beamsearch.problem.problem import find_problem
     from beamsearch.records.job import JudgeJob, ProfileJob, Subject
@@ -61,9 +63,7 @@ def profile(
     from kernel_profiling.ncu.line_counters import annotate
 
     found = find_problem(problem).with_dtype(dtype).with_precision(precision)
-    path = kernel or found.input_kernel
-    if path is None:
-        raise UsageError(f"{found.name} has no input_kernel.py; name a kernel file")
+    path = kernel_file(found, kernel)
     source = read_source(path)
     subject = Subject(name=path.stem, source=source)
     with lane(found, picked, target or "h200", seed) as (executor, scratch):
@@ -83,6 +83,16 @@ def profile(
         if keep_report:
             kept = keep(scratch, Path(f"{found.name}-{path.stem}.ncu-rep"), taken.source)
             typer.echo(f"report: {kept}", err=True)
+
+
+def kernel_file(problem: Problem, given: Path | None) -> Path:
+    """The file that was named, else the problem's own kernel. Raises UsageError."""
+    from beamsearch.errors import UsageError
+
+    path = given or problem.input_kernel
+    if path is None:
+        raise UsageError(f"{problem.name} has no input_kernel.py; name a kernel file")
+    return path
 
 
 def keep(scratch: Path, wanted: Path, source: str) -> Path:

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Any
 
-import typer
+from beamsearch.cli.options import JsonOption, RunArgument, takes_settings
 
-from beamsearch.cli.options import (
-    FloorMarginOption,
-    JsonOption,
-    MaxCallsOption,
-    MaxCandidatesOption,
-    MaxCostOption,
-    MaxTokensOption,
-    PatienceOption,
-    RunArgument,
-    TargetSpeedupOption,
-    TimeLimitOption,
+
+@takes_settings(
+    *("rounds", "patience", "target_speedup", "floor_margin", "max_candidates", "time_limit_s"),
+    *("max_cost", "max_tokens", "max_calls"),
+    defaults=False,
 )
-
-
-def resume(
-    run: RunArgument,
-    rounds: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Rounds in all, from now on.")
-    ] = None,
-    patience: PatienceOption = None,
-    target_speedup: TargetSpeedupOption = None,
-    floor_margin: FloorMarginOption = None,
-    max_candidates: MaxCandidatesOption = None,
-    time_limit: TimeLimitOption = None,
-    max_cost: MaxCostOption = None,
-    max_tokens: MaxTokensOption = None,
-    max_calls: MaxCallsOption = None,
-    json: JsonOption = False,
-) -> None:
+def resume(run: RunArgument, *, flags: dict[str, Any], json: JsonOption = False) -> None:
     """Go on with a stopped run.
 
     However it was stopped, it goes on from what is on disk; a finished run may be given more
@@ -44,19 +22,10 @@ def resume(
     from beamsearch.settings import parse_duration
 
     check_platform()
-    limits = {
-        "rounds": rounds,
-        "patience": patience,
-        "target_speedup": target_speedup,
-        "floor_margin": floor_margin,
-        "max_candidates": max_candidates,
-        "time_limit_s": None if time_limit is None else parse_duration(time_limit),
-        "max_cost": max_cost,
-        "max_tokens": max_tokens,
-        "max_calls": max_calls,
-    }
+    if "time_limit_s" in flags:
+        flags["time_limit_s"] = parse_duration(flags["time_limit_s"])
 
     from beamsearch.cli.run import observe
     from beamsearch.run import run as runner
 
-    observe(lambda observer: runner.resume(run, observer=observer, limits=limits), run, json)
+    observe(lambda observer: runner.resume(run, observer=observer, limits=flags), run, json)
