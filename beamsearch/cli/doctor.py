@@ -178,15 +178,15 @@ def _ncu() -> Iterator[Line]:
 
 def _walls() -> Line:
     """What candidates are kept from."""
-    from beamsearch.judge.sandbox.isolation import here
+    from beamsearch.judge.sandbox.isolation import missing_here, missing_in_words
 
-    found = here()
-    if not found.startswith("missing"):
+    missing = missing_here()
+    if not missing:
         return Line("ok", "walls", "all that there are stand between candidates and the rest")
     todo = (
         "in a container, start as root with CAP_SYS_ADMIN; candidates run without them until then"
     )
-    return Line("warn", "walls", found, todo)
+    return Line("warn", "walls", missing_in_words(missing), todo)
 
 
 def _endpoint() -> Line:
@@ -201,10 +201,10 @@ def _endpoint() -> Line:
         )
     from beamsearch.llm.openai_chat import check_endpoint
 
-    answer = check_endpoint()
-    if answer.startswith("ok"):
-        return Line("ok", "endpoint", answer.removeprefix("ok").lstrip(": "))
-    return Line("warn", "endpoint", answer, "or go without: --llm playbook")
+    answers, told = check_endpoint()
+    if answers:
+        return Line("ok", "endpoint", told)
+    return Line("warn", "endpoint", told, "or go without: --llm playbook")
 
 
 def _folders() -> Iterator[Line]:

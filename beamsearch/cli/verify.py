@@ -47,6 +47,7 @@ def verify(
     picked = pick_device(device)
 
     from beamsearch.executor.opened import lane
+    from beamsearch.judge.sandbox.isolation import missing_in_words
     from beamsearch.problem.problem import find_problem
     from beamsearch.records.job import JudgeJob, Subject
 
@@ -55,7 +56,7 @@ def verify(
     subject = Subject(name=kernel.stem, source=source)
     with lane(found, picked, target or "h200", seed, strict_nan=bool(strict_nan)) as (executor, _):
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
-        where, walls = executor.gpu, executor.walls()
+        where, walls = executor.gpu, missing_in_words(executor.missing_walls())
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
     answer |= {"walls": walls, "precision": found.precision}
     typer.echo(json_module.dumps(answer) if json else f"{walls}\n{told(judgement)}")

@@ -44,8 +44,8 @@ class Executor(Protocol):
         """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
         ...
 
-    def walls(self) -> str:
-        """Which walls around candidates are missing here, in one line."""
+    def missing_walls(self) -> dict[str, str]:
+        """Walls around candidates that the system refuses here, each with the reason."""
         ...
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ from beamsearch.baselines.inductor.process import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.sandbox.homes import remove
-from beamsearch.judge.sandbox.isolation import told
 from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
 from beamsearch.judge.without_gpu import ModellingJudge
 from beamsearch.problem.problem import Problem
@@ -125,9 +124,9 @@ class LocalExecutor:
         if self._measuring is not None:
             self._measuring.prepare(subjects)
 
-    def walls(self) -> str:
-        """Which walls around candidates are missing here, in one line."""
-        return told(self._servers.walls())
+    def missing_walls(self) -> dict[str, str]:
+        """Walls around candidates that the system refuses here, each with the reason."""
+        return {name: why for name, why in self._servers.walls().items() if why}
 
     def close(self) -> None:
         """End every process this executor started."""

@@ -27,9 +27,9 @@ class Elsewhere:
     def prepare(self, subjects: Any) -> None:
         """Nothing: it is not judged here."""
 
-    def walls(self) -> str:
-        """None are missing: no candidate runs here."""
-        return ""
+    def missing_walls(self) -> dict[str, str]:
+        """None: no candidate runs here."""
+        return {}
 
     def close(self) -> None:
         """Nothing to end."""

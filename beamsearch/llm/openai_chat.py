@@ -160,18 +160,20 @@ class NoStructures(EndpointError):
     """The endpoint refuses the request that asks for an answer in a given form."""
 
 
-def check_endpoint(model: str | None = None, env: Mapping[str, str] | None = None) -> str:
-    """One line on the endpoint: begins with `ok`, or says what to do. Asks no model anything."""
+def check_endpoint(
+    model: str | None = None, env: Mapping[str, str] | None = None
+) -> tuple[bool, str]:
+    """Whether the endpoint answers and has the model, and a line on it. Asks no model anything."""
     import asyncio
 
     try:
         endpoint = find_endpoint(read_env(environ=env))
         return asyncio.run(_check(model or DEFAULT_MODEL, endpoint))
     except EndpointError as error:
-        return str(error)
+        return False, str(error)
 
 
-async def _check(model: str, endpoint: Endpoint) -> str:
+async def _check(model: str, endpoint: Endpoint) -> tuple[bool, str]:
     import openai
 
     try:
@@ -179,18 +181,18 @@ async def _check(model: str, endpoint: Endpoint) -> str:
             listed = [item.id async for item in client.models.list()]
     except openai.APIStatusError as error:
         if error.status_code in (404, 405, 501):
-            return (
+            return False, (
                 f"{endpoint.where} answers, but lists no models (HTTP {error.status_code}): check "
                 f"the path of {BASE_URL}, usually /v1; if it is right, the first question tells"
             )
-        return str(refusal(error, endpoint, model))
+        return False, str(refusal(error, endpoint, model))
     except openai.APIConnectionError as error:
-        return f"{endpoint.where}: {broken_connection(error, endpoint)}"
+        return False, f"{endpoint.where}: {broken_connection(error, endpoint)}"
     except (ValueError, AttributeError, TypeError):
-        return f"{endpoint.where} answers, but not as the OpenAI API does; check its address"
+        return False, f"{endpoint.where} answers, but not as the OpenAI API does; check its address"
     if model in listed:
-        return f"ok: {endpoint.where} answers and has the model {model}"
-    return (
+        return True, f"{endpoint.where} answers and has the model {model}"
+    return False, (
         f"{endpoint.where} answers, but does not list the model {model!r}; "
         f"choose another with --model{_near(model, listed)}"
     )

@@ -32,11 +32,11 @@ class Bench:
         self.assignment = assignment
         self.parent = view.candidates[assignment.parent]
         self.folder = shared.trace.worker(view.number, assignment.worker)
-        self.answers = Answers(shared.trace, self.folder, shared.proposer, shared.check_stop)
+        self.answers = Answers(shared.trace, self.folder, shared.proposer, shared.stop)
         self.candidates = Candidates(shared, view.number, assignment, self.folder)
 
     def doing(self, what: str) -> None:
-        self.shared.check_stop()
+        self.shared.stop.check()
         self.shared.observer.worker(self.assignment.worker, what)
 
     def ask(

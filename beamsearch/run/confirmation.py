@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-
-from beamsearch.errors import BeamsearchError, Stopped
+from beamsearch.errors import BeamsearchError
 from beamsearch.executor.executor import Executor
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.run import Baselines, Confirmation
 from beamsearch.records.trace import Trace, read_record, write_record
+from beamsearch.run.stop import StopToken
 from beamsearch.search import is_win
 
 
 def confirm(
-    trace: Trace, executor: Executor, best: Candidate, first_source: str, stop: threading.Event
+    trace: Trace, executor: Executor, best: Candidate, first_source: str, stop: StopToken
 ) -> Confirmation:
     """The winner, the input kernel and the baselines in one visit, interleaved; timed once.
 
@@ -32,8 +31,7 @@ def confirm(
         Subject(name="max_autotune", kind="max_autotune"),
     ]
     comparison = executor.run(CompareJob(subjects=subjects))
-    if stop.is_set():
-        raise Stopped("stopping")
+    stop.check()
     measured = comparison.measurements
     for name in ("winner", "input"):
         if name not in measured:

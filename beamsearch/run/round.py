@@ -29,6 +29,7 @@ from beamsearch.run.results import (
     promote,
     round_results,
 )
+from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import tunings
 from beamsearch.run.worker import Worker
 from beamsearch.search import (
@@ -68,7 +69,7 @@ class Rounds:
         self,
         shared: Shared,
         left_s: Callable[[], float | None],
-        interrupted: threading.Event,
+        interrupted: StopToken,
         saved: Callable[[], RunRecord],
         floor_after: Callable[[Measurement | None], Floor | None],
         mailbox: Mailbox | None = None,
@@ -198,8 +199,7 @@ class Rounds:
                 give_up = time.monotonic() + STOP_GRACE_S
             if give_up is not None and time.monotonic() > give_up:
                 break  # what still waits for a model or a kernel is abandoned, to be done again
-        if self.interrupted.is_set():
-            raise Stopped("stopping")
+        self.interrupted.check()
         if out_of_time and (errors or give_up):
             return "the time limit is reached"
         return self._without_answers(workers, errors)
@@ -292,8 +292,7 @@ class Rounds:
 
         def compare() -> Comparison:
             comparison = self.shared.executor.run(CompareJob(subjects=subjects))
-            if self.interrupted.is_set():
-                raise Stopped("stopping")
+            self.interrupted.check()
             return comparison
 
         path = self.shared.trace.round(number) / "confirmation.json"

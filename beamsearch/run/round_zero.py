@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beamsearch.baselines.floor import measure_floor
 from beamsearch.baselines.reference_times import measure_baselines, no_baselines
-from beamsearch.errors import KernelError, OutOfBudget, Stopped, Unanswered, Waiting
+from beamsearch.errors import KernelError, OutOfBudget, Unanswered, Waiting
 from beamsearch.executor.executor import Executor
 from beamsearch.executor.remote import Elsewhere
 from beamsearch.problem.kernel import alike
@@ -25,6 +24,7 @@ from beamsearch.run.first_kernels import FirstKernels, first_candidates, first_n
 from beamsearch.run.progress import Progress
 from beamsearch.run.results import comparable_times
 from beamsearch.run.round import hand_over
+from beamsearch.run.stop import StopToken
 from beamsearch.search import distinct
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class FirstRound:
     observer: Observer
     gpu: Gpu
     device: int | None
-    stop: threading.Event
+    stop: StopToken
     """Set when the user stops the run."""
 
     def find_kernel(self, card: ProblemCard, proposer: Proposer, mailbox: Mailbox | None) -> str:
@@ -62,7 +62,7 @@ class FirstRound:
             executor=self.executor,
             proposer=proposer,
             question=FirstQuestion(problem=card, gpu=self.executor.gpu, floor=floor),
-            check_stop=self._check_stop,
+            stop=self.stop,
             tell=self._tell,
         )
         try:
@@ -135,15 +135,11 @@ class FirstRound:
                 kept[source] = candidate
         return list(kept.values())
 
-    def _check_stop(self) -> None:
-        if self.stop.is_set():
-            raise Stopped("stopping")
-
     def _judge(self, source: str) -> Candidate:
         path = self.trace.round(0) / f"{INPUT}.py"
         write_text(path, source)
         judged = self.executor.run(JudgeJob(subject=Subject(name=INPUT, source=source)))
-        self._check_stop()
+        self.stop.check()
         return Candidate(
             name=INPUT,
             round=0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,6 +18,7 @@ from beamsearch.executor.local import LocalExecutor
 from beamsearch.executor.remote import Elsewhere
 from beamsearch.gpu.environment import describe, gpu_facts, gpu_warnings, pick_device
 from beamsearch.gpu.usage import Usage
+from beamsearch.judge.sandbox.isolation import missing_in_words
 from beamsearch.llm.costs import keep_prices, other_prompts
 from beamsearch.llm.endpoint import BASE_URL, KEY, endpoint_configured, read_env
 from beamsearch.problem.kernel import read_kernel
@@ -38,6 +38,7 @@ from beamsearch.run.results import clear_scratch
 from beamsearch.run.round import Rounds
 from beamsearch.run.round_zero import FirstRound
 from beamsearch.run.standalone import standalone
+from beamsearch.run.stop import StopToken
 from beamsearch.run.winner import choose_winner
 from beamsearch.settings import Settings, check_means_something, differences
 
@@ -167,7 +168,7 @@ class _Run:
         self.settings = settings
         self.source = source
         self.observer = observer
-        self.stop = threading.Event()
+        self.stop = StopToken()
         self.started = time.monotonic()
         self.usage = Usage()
 
@@ -245,8 +246,8 @@ class _Run:
         baselines = self.progress.record.baselines
         for baseline in (baselines.eager, baselines.compile, baselines.max_autotune):
             self._floor_after(baseline)
-        if (walls := executor.walls()).startswith("missing"):
-            self.observer.note(walls)
+        if missing := executor.missing_walls():
+            self.observer.note(missing_in_words(missing))
         shared = Shared(
             trace=self.trace,
             card=card,
@@ -255,7 +256,7 @@ class _Run:
             proposer=proposer,
             floor=self.progress.record.floor,
             observer=self.observer,
-            stop=threading.Event(),
+            stop=StopToken(self.stop),
         )
         left_s, save = self.progress.left_s, self.progress.save
         more = self.asked_for_more

@@ -78,7 +78,7 @@ class Tuner:
         sources = {AS_IT_IS: self.shared.source(winner), **forms}
         subjects = [Subject(name=setting, source=source) for setting, source in sources.items()]
         sweep = self.shared.executor.run(SweepJob(subjects=subjects))
-        self.shared.check_stop()
+        self.shared.stop.check()
         return Tuning(
             of=winner.name,
             modelled=sweep.modelled,

@@ -12,6 +12,7 @@ import pytest
 
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge import on_gpu
+from beamsearch.judge.sandbox.isolation import USER
 from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.records.job import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.records.verdict import Outcome, Stage
@@ -217,11 +218,11 @@ def test_what_python_does_beside_its_launches_changes_no_time(
 def test_candidates_stand_behind_walls_and_are_not_root(
     executor: LocalExecutor, judge: Callable[[str], Judgement]
 ) -> None:
-    print("\n   ", executor.walls())
+    print("\n   ", executor.missing_walls())
     peek = variant(HOST, HOST + "    import os\n    print('user', os.getuid(), flush=True)\n")
     judgement = judge(peek)
     assert judgement.verdict.correct, judgement.verdict.reason
-    if "unprivileged" not in executor.walls():
+    if USER not in executor.missing_walls():
         assert "user 0" not in judgement.verdict.output
     assert any(check.name == "clocks" for check in judgement.verdict.checks)
     assert judgement.measurement is not None

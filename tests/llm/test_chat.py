@@ -161,7 +161,7 @@ def test_workers_ask_at_the_same_time():
 
 def test_doctor_is_told_what_to_do(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert "set OPENAI_API_KEY" in check_endpoint(env={})
+    assert "set OPENAI_API_KEY" in check_endpoint(env={})[1]
     with serving(script=Script(key=KEY)) as base_url:
         good = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": base_url}
         assert check_endpoint(env=good).startswith("ok")

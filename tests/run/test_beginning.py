@@ -2,7 +2,6 @@
 
 import json
 import sys
-import threading
 
 import pytest
 
@@ -17,6 +16,7 @@ from beamsearch.records.trace import Trace, read_record, write_record, write_tex
 from beamsearch.run import run as runner
 from beamsearch.run.ask import Answers
 from beamsearch.run.lock import folder_lock
+from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
 from tests.llm.runs import PROBLEM, beamsearch
 from tests.proposer.situations import diagnosis_question
@@ -25,7 +25,7 @@ SEVEN, EIGHT = (Settings(seed=seed, llm="playbook") for seed in (7, 8))
 
 
 def test_a_reply_that_comes_while_the_run_stops_is_kept(tmp_path):
-    stopping = threading.Event()
+    stopping = StopToken()
     asked = []
 
     class Slow:
@@ -38,15 +38,11 @@ def test_a_reply_that_comes_while_the_run_stops_is_kept(tmp_path):
             stopping.set()
             return Reply(text="it took an hour", author="slow", model="slow", tokens_out=9)
 
-    def check_stop():
-        if stopping.is_set():
-            raise Stopped("stopping")
-
     question, stems = diagnosis_question(), ("bottleneck_prompt", "bottleneck_response")
-    answers = Answers(Trace(tmp_path), tmp_path / "w0", Slow(), check_stop)
+    answers = Answers(Trace(tmp_path), tmp_path / "w0", Slow(), stopping)
     with pytest.raises(Stopped):
         answers.get(question, "why?", 0, stems)
-    stopping.clear()
+    answers = Answers(Trace(tmp_path), tmp_path / "w0", Slow(), StopToken())
     assert answers.get(question, "why?", 0, stems) == "it took an hour"
     assert asked == ["why?"]
     (call,) = (tmp_path / "w0" / "calls").iterdir()

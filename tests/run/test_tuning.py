@@ -1,6 +1,5 @@
 """Sweeps after a win: which forms, which of them are judged, and that a stop loses none of it."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.run.candidates import source_fingerprint
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.results import tuning_totals
+from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import FILE, Tuner, forms_of
 from beamsearch.run.worker import Worker
 from beamsearch.search import Assignment
@@ -121,7 +121,7 @@ def world(tmp_path: Path):
             proposer=None,
             floor=None,
             observer=make_display(json=True),
-            stop=threading.Event(),
+            stop=StopToken(),
         )
         view = RoundView(
             number=1,

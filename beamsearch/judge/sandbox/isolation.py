@@ -10,6 +10,7 @@ address space: CUDA reserves more than there is memory.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import resource
 import shutil
@@ -135,7 +136,7 @@ def build(plan: Plan, apart: str) -> dict[str, str]:
     return missing
 
 
-def told(missing: Mapping[str, str]) -> str:
+def missing_in_words(missing: Mapping[str, str]) -> str:
     """The walls in one line: which are missing and why."""
     lacking = [f"{name} ({reason})" for name, reason in missing.items() if reason]
     return "missing walls: " + "; ".join(lacking) if lacking else "walls: all"
@@ -284,8 +285,8 @@ def _set_read_only(path: str, wanted: bool) -> None:
     _check(status, f"changing {path} to {'read-only' if wanted else 'writable'}")
 
 
-def here() -> str:
-    """Which walls this machine refuses, in one line, from a process that tries them all."""
+def missing_here() -> dict[str, str]:
+    """The walls that this machine refuses, each with the reason, from a process that tries all."""
     done = subprocess.run(
         [sys.executable, "-m", "beamsearch.judge.sandbox.isolation"],
         env=scrubbed_environment(),
@@ -294,7 +295,9 @@ def here() -> str:
         timeout=30,
         check=False,
     )
-    return done.stdout.strip() or f"missing walls: all ({done.stderr.strip()[-200:]})"
+    if done.returncode or not done.stdout:
+        return dict.fromkeys(NAMES, done.stderr.strip()[-200:] or "the attempt failed")
+    return {name: why for name, why in json.loads(done.stdout).items() if why}
 
 
 def _try() -> None:
@@ -306,7 +309,7 @@ def _try() -> None:
         pid, apart = fork_apart()
         if pid == 0:
             plan = Plan([str(own)], python_places(), [], FIRST_UID, [])
-            os.write(1, told(build(plan, apart)).encode())
+            os.write(1, json.dumps(build(plan, apart)).encode())
             os._exit(0)
         os.waitpid(pid, 0)
 

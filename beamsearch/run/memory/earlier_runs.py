@@ -14,7 +14,7 @@ from beamsearch.proposer.questions import Earlier
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Outcome
-from beamsearch.run.memory.lessons import lessons, speedup, what
+from beamsearch.run.memory.lessons import lessons, speedup
 from beamsearch.run.results import comparable_times
 from beamsearch.settings import Settings
 
@@ -92,9 +92,9 @@ def read_run(folder: Path) -> EarlierRun:
             continue  # a tuned form's speedup is mostly that of the change it was tuned after
         gained = speedup(candidate, times)
         if gained is not None:
-            moves[what(candidate)].append(gained)
+            moves[candidate.description].append(gained)
         elif candidate.verdict.outcome not in NOTHING_SHOWN:
-            moves[what(candidate)].append(0.0)
+            moves[candidate.description].append(0.0)
 
     found: dict[str, EarlierLesson] = {}
     for lesson in lessons(trace, len(done), candidates, times):
