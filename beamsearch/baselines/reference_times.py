@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beamsearch.baselines.cache import keep, read_kept
-from beamsearch.gpu.environment import cache_folder, describe
+from beamsearch.gpu.environment import cache_folder
+from beamsearch.gpu.machine import Machine
 from beamsearch.problem.kernel import fingerprint
 from beamsearch.problem.problem import Problem
 from beamsearch.records.job import CompareJob, Comparison, Subject
@@ -29,15 +30,15 @@ def measure_baselines(
     input_source: str,
     *,
     problem: Problem,
-    device: int | None,
+    machine: Machine,
 ) -> Baselines:
     """Times of the reference in this visit, beside the input kernel; `compare` takes them.
 
     Measured once and kept for the same GPU, driver, torch, triton, problem, dtype and rule of
-    precision, where there is a `device` on this machine. Kept times come from another visit: they
+    precision, where the GPU is one of this machine. Kept times come from another visit: they
     are scaled by the input kernel's time now over its time then, and carry the visit of now.
     """
-    path = None if device is None else _kept_file(problem, device, input_source)
+    path = _kept_file(problem, machine, input_source) if machine.measures else None
     kept = read_kept(path, Baselines) if path is not None else None
     anchor = Subject(name=ANCHOR, source=input_source)
     if kept is not None and kept.anchor is not None:
@@ -86,14 +87,14 @@ def rescale(kept: Baselines, now: Measurement) -> Baselines:
     )
 
 
-def _kept_file(problem: Problem, device: int, input_source: str) -> Path:
+def _kept_file(problem: Problem, machine: Machine, input_source: str) -> Path:
     """The file named after everything that a baseline's time depends on, and its anchor."""
-    machine = describe(device)
+    here = machine.environment()
     facts = (
-        machine.gpu_uuid,
-        machine.driver,
-        machine.torch,
-        machine.triton,
+        here.gpu_uuid,
+        here.driver,
+        here.torch,
+        here.triton,
         problem.source,
         problem.dtype,
         problem.precision,

@@ -48,10 +48,11 @@ def profile(
     The floor, the traffic, findings, and the source with its counters: from Nsight Compute where
     there is a GPU, from the compiler alone where there is none. The kernel is verified first.
     """
-    from beamsearch.gpu.environment import check_platform, pick_device
+    from beamsearch.gpu.environment import check_platform
+    from beamsearch.gpu.machine import find_machine
 
     check_platform()
-    picked = pick_device(device)
+    machine = find_machine(device, target)
 
     from beamsearch.baselines.floor import beaten_floor, measure_floor
     from beamsearch.cli.profile_page import ProfilePage
@@ -66,16 +67,16 @@ def profile(
     path = kernel_file(found, kernel)
     source = read_source(path)
     subject = Subject(name=path.stem, source=source)
-    with lane(found, picked, target or "h200", seed) as (executor, scratch):
+    with lane(found, machine, seed) as (executor, scratch):
         judgement = executor.run(JudgeJob(subject=subject))
         if not judgement.verdict.correct:
             typer.echo(json_module.dumps(as_json(judgement)) if json else told(judgement))
             raise typer.Exit(1)
         taken = executor.run(ProfileJob(subject=subject))
         time = judgement.measurement
-        floor = measure_floor(found, executor.gpu, picked)
+        floor = measure_floor(found, machine)
         if time is not None:
-            floor = beaten_floor(found, floor, time, picked)
+            floor = beaten_floor(found, floor, time, machine)
         findings = find(taken, floor, time.time_ms if time else None)
         listing = annotate(taken, source)
         page = ProfilePage(found.name, path, floor, time, taken, findings, listing, metrics)

@@ -41,10 +41,11 @@ def verify(
     strict_nan: StrictNanOption = None,
 ) -> None:
     """Judge a kernel: every stage and check. Exit code 0 only where the verdict is correct."""
-    from beamsearch.gpu.environment import check_platform, pick_device
+    from beamsearch.gpu.environment import check_platform
+    from beamsearch.gpu.machine import find_machine
 
     check_platform()
-    picked = pick_device(device)
+    machine = find_machine(device, target)
 
     from beamsearch.executor.opened import lane
     from beamsearch.judge.sandbox.isolation import missing_in_words
@@ -54,7 +55,7 @@ def verify(
     found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     source = read_source(kernel)
     subject = Subject(name=kernel.stem, source=source)
-    with lane(found, picked, target or "h200", seed, strict_nan=bool(strict_nan)) as (executor, _):
+    with lane(found, machine, seed, strict_nan=bool(strict_nan)) as (executor, _):
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
         where, walls = executor.gpu, missing_in_words(executor.missing_walls())
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}

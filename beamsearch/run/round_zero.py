@@ -10,6 +10,7 @@ from beamsearch.baselines.reference_times import measure_baselines, no_baselines
 from beamsearch.errors import KernelError, OutOfBudget, Unanswered, Waiting
 from beamsearch.executor.executor import Executor
 from beamsearch.executor.remote import Elsewhere
+from beamsearch.gpu.machine import Machine
 from beamsearch.problem.kernel import alike
 from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
@@ -30,7 +31,6 @@ from beamsearch.search import distinct
 if TYPE_CHECKING:
     from beamsearch.llm.batch_files import Mailbox
     from beamsearch.run.observer import Observer
-    from kernel_profiling.gpus import Gpu
 
 INPUT = first_name(0)
 """Name of the input kernel."""
@@ -45,8 +45,7 @@ class FirstRound:
     executor: Executor
     progress: Progress
     observer: Observer
-    gpu: Gpu
-    device: int | None
+    machine: Machine
     stop: StopToken
     """Set when the user stops the run."""
 
@@ -105,7 +104,7 @@ class FirstRound:
             Baselines,
             lambda: (
                 measure_baselines(
-                    self.executor.run, source, problem=self.problem, device=self.device
+                    self.executor.run, source, problem=self.problem, machine=self.machine
                 )
                 if self.executor.measures
                 else no_baselines()
@@ -153,7 +152,7 @@ class FirstRound:
 
     def _measure_floor(self) -> None:
         if self.progress.record.floor is None:
-            floor = measure_floor(self.problem, self.gpu, self.device, self.executor.usage)
+            floor = measure_floor(self.problem, self.machine, self.executor.usage)
             self.progress.update(floor=floor)
 
     def _anchor(self, time: Measurement) -> None:

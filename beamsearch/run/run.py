@@ -16,7 +16,8 @@ from beamsearch.baselines.floor import beaten_floor
 from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.executor.remote import Elsewhere
-from beamsearch.gpu.environment import describe, gpu_facts, gpu_warnings, pick_device
+from beamsearch.gpu.environment import gpu_warnings
+from beamsearch.gpu.machine import find_machine
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.sandbox.isolation import missing_in_words
 from beamsearch.llm.costs import keep_prices, other_prompts
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from beamsearch.proposer.questions import Proposer
     from beamsearch.records.measurement import Measurement
     from beamsearch.run.observer import Observer
-    from kernel_profiling.gpus import Gpu
     from kernel_profiling.profile import Floor
 
 
@@ -175,12 +175,11 @@ class _Run:
     def go(self, check: Callable[[], None]) -> RunRecord:
         """From wherever it is to the end; `check` is called first of all that needs the folder
         locked."""
-        device = pick_device(self.settings.device)
-        gpu = gpu_facts(device, self.settings.target)
-        environment = describe(device, self.settings.target)
+        self.machine = find_machine(self.settings.device, self.settings.target)
+        environment = self.machine.environment()
         mailbox = make_mailbox(self.trace, self.settings)
         proposer = make_proposer(self.settings, dict(os.environ), self.trace, mailbox)
-        if not (self.source or proposer.reads_prompts or device is not None):
+        if not (self.source or proposer.reads_prompts or self.machine.measures):
             raise UsageError(
                 f"{self.problem.name} has no input_kernel.py; {NEXT}, or run where there is an "
                 "NVIDIA GPU: there, torch.compile's own Triton code is taken"
@@ -196,12 +195,12 @@ class _Run:
             keep_prices(self.trace, self.settings.prices)
             self.progress = self._open(environment, proposer.name)
             self.observer.run_started(self.progress.record, self.trace.folder)
-            for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
+            for warning in gpu_warnings(self.machine.device, least_work(self.problem).least_bytes):
                 self.observer.note(warning)
-            executor = self._executor(gpu, device)
+            executor = self._executor()
             with stop_on_signal(self.stop):
                 try:
-                    return self._search(executor, proposer, mailbox, gpu, device)
+                    return self._search(executor, proposer, mailbox)
                 except Waiting as error:
                     self.progress.save(status="stopped", stop_reason=str(error))
                     raise Waiting(
@@ -225,8 +224,6 @@ class _Run:
         executor: Executor,
         proposer: Proposer,
         mailbox: Mailbox | None,
-        gpu: Gpu,
-        device: int | None,
     ) -> RunRecord:
         """Round 0, the rounds of the search, and the end."""
         made_with = self.progress.record.environment
@@ -237,8 +234,7 @@ class _Run:
             executor=executor,
             progress=self.progress,
             observer=self.observer,
-            gpu=gpu,
-            device=device,
+            machine=self.machine,
             stop=self.stop,
         )
         source = self.source or first.find_kernel(card, proposer, mailbox)
@@ -268,15 +264,14 @@ class _Run:
             mailbox.close()
         return self._finish(executor, source, reason)
 
-    def _executor(self, gpu: Gpu, device: int | None) -> LocalExecutor | Elsewhere:
+    def _executor(self) -> LocalExecutor | Elsewhere:
         """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
         there = self.progress.record.environment.gpu
-        if there is not None and device is None:
+        if there is not None and not self.machine.measures:
             return Elsewhere(there)
         return LocalExecutor(
             self.problem,
-            gpu=gpu,
-            device=device,
+            machine=self.machine,
             scratch=self.trace.scratch,
             seed=self._judge_seed(),
             profiler=self.settings.profiler,
@@ -329,8 +324,7 @@ class _Run:
         floor = self.progress.record.floor
         if floor is None or time is None:
             return floor
-        device = pick_device(self.settings.device)
-        corrected = beaten_floor(self.problem, floor, time, device)
+        corrected = beaten_floor(self.problem, floor, time, self.machine)
         if corrected != floor:
             self.progress.update(floor=corrected)
         if corrected.corrected not in ("", floor.corrected):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.gpu.machine import find_machine
 from beamsearch.judge import on_gpu
 from beamsearch.judge.sandbox.isolation import USER
 from beamsearch.problem.problem import Problem, find_problem
@@ -35,9 +36,8 @@ def kernel_function(x, bias):
 
 
 def gpu_executor(problem: Problem, scratch: Path) -> LocalExecutor:
-    from kernel_profiling.gpus import device_gpu
 
-    return LocalExecutor(problem, gpu=device_gpu(0), device=0, scratch=scratch, seed=3)
+    return LocalExecutor(problem, machine=find_machine(0), scratch=scratch, seed=3)
 
 
 def run_judge(executor: LocalExecutor, source: str, label: str) -> Judgement:

@@ -7,7 +7,7 @@ import pytest
 
 from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import Stopped, UsageError
-from beamsearch.gpu.environment import describe
+from beamsearch.gpu.machine import modelled
 from beamsearch.problem.problem import read_problem
 from beamsearch.proposer.questions import Reply
 from beamsearch.records.call import Call
@@ -60,7 +60,7 @@ def begun(tmp_path):
         problem=problem.name,
         problem_dtype=problem.dtype,
         settings=SEVEN,
-        environment=describe(None, "h200"),
+        environment=modelled().environment(),
         who_thinks="playbook",
         status="running",
         baselines=Baselines(),

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from beamsearch.executor.opened import lane
+from beamsearch.gpu.machine import modelled
 from beamsearch.judge.sandbox import isolation
 from beamsearch.judge.sandbox.isolation import FILES, NAMES, NETWORK, USER, Plan
 from beamsearch.judge.sandbox.processes import ForkServers, ToldError
@@ -149,7 +150,7 @@ def test_a_judge_that_is_not_root_gets_walls_from_a_user_namespace(plan: Plan) -
 def test_root_in_a_container_gives_candidates_of_a_verb_another_user(
     scale_problem: Problem,
 ) -> None:
-    with lane(scale_problem, None, "h200") as (_, scratch):
+    with lane(scale_problem, modelled()) as (_, scratch):
         own = scratch / "processes" / "one"
         own.mkdir(parents=True)
         plan = Plan([str(own)], [], [str(scratch)], isolation.FIRST_UID + 7, [])

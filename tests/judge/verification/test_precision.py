@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.gpu.machine import modelled
 from beamsearch.judge.runner.reference import problem_message
 from beamsearch.judge.verification.compare import Scale, compare, mean_and_spread, rms_error
 from beamsearch.judge.verification.oracle import expected_of, run_oracle
@@ -20,7 +21,6 @@ from beamsearch.problem.dispatch_modes import Tf32
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.job import JudgeJob, Subject
-from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import write_problem
 from tests.judge.suite.cases import FOLDER
 
@@ -94,7 +94,7 @@ def test_a_kernel_may_be_as_imprecise_as_its_baselines(
 ) -> None:
     problem = read_problem(FOLDER / "problems" / name / "problem.py").with_precision(precision)
     source, (left, other) = (CONV, "xw") if name == "conv_float32" else (MATMUL, "ab")
-    executor = LocalExecutor(problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=7)
+    executor = LocalExecutor(problem, machine=modelled(), scratch=tmp_path, seed=7)
     try:
         for how in (*right, *wrong):
             assert source.count(f"tl.dot({left}, {other}, ") == 1
