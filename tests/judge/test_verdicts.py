@@ -441,6 +441,6 @@ def test_no_modelled_time_is_below_the_least_bytes_over_the_bandwidth(tmp_path: 
     finally:
         executor.close()
     assert not sweep.failed
-    least_ms = least_work(problem).least_bytes / gpu.bandwidth_gb_s / 1e6
+    least_ms = least_work(problem).least_bytes / modelled().gpu.bandwidth_gb_s / 1e6
     assert least_ms == pytest.approx(2.391e9 / 4800e6, rel=0.01)
     assert sweep.times_ms["winner"][-1] >= least_ms
