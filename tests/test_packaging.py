@@ -71,7 +71,7 @@ def tracked(folder: Path) -> dict[Path, Path]:
 
 def test_carries_no_tests_and_no_rubbish(unpacked):
     tops = {path.name for path in unpacked.iterdir()}
-    assert {"beamsearch", "profiling"} < tops
+    assert {"beamsearch", "kernel_profiling"} < tops
     assert len(tops) == 3, f"besides the two packages only dist-info: {tops}"
 
 
@@ -86,4 +86,28 @@ def test_runs_the_main_job_elsewhere(unpacked, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "finished"
     (kernel,) = tmp_path.glob("runs/82_*/*/optimized_kernel_beam_search.py")
-    assert not re.search(r"^\s*(import|from) (beamsearch|profiling)", kernel.read_text(), re.M)
+    assert not re.search(r"^\s*(import|from) (beamsearch|kernel_profiling)", kernel.read_text(), re.M)
+
+
+def test_the_standard_librarys_profiling_is_what_torch_finds_from_a_checkout(tmp_path):
+    """From Python 3.15 on there is one, and a checkout has a folder of that name."""
+    library = tmp_path / "library" / "profiling"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text("")
+    (library / "tracing.py").write_text("class Profile: pass\n")
+    code = (
+        "import profiling.tracing\n"
+        "assert 'library' in profiling.__file__, profiling\n"
+        "import beamsearch, kernel_profiling.findings.findings, torch\n"
+        "double = torch.compile(lambda x: 2 * x, backend='eager')\n"
+        "assert double(torch.ones(3)).sum() == 6\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(library.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr

@@ -99,6 +99,7 @@ def _ceilings(
         return kept
     # In a process of its own, so that this one never holds the GPU.
     code = (
+        "import beamsearch\n"  # which finds the package in a checkout
         "from kernel_profiling.floor.roofline import measure_ceilings\n"
         f"print(measure_ceilings({products!r}, {read_share!r}, {device}).model_dump_json())"
     )
