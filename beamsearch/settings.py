@@ -7,7 +7,15 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from beamsearch.errors import UsageError
 
@@ -35,6 +43,37 @@ an H200 they took the lane a second and a half."""
 
 Precision = Literal["reference", "strict"]
 """How imprecise products of float32 may be; see `problem/precision.py`."""
+
+
+class Thinker(BaseModel):
+    """Who thinks, as `--llm` and a run's record put it: `playbook`, `replay:RUN`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["auto", "openai", "playbook", "batch", "replay"]
+    run: Path | None = None
+    """Folder of the run whose recorded replies answer; of a replay only."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        kind, _, folder = value.partition(":")
+        if kind == "replay" and folder:
+            return {"kind": kind, "run": str(Path(folder).resolve())}  # found from anywhere
+        if value not in ("auto", "openai", "playbook", "batch"):
+            raise ValueError("give auto, openai, playbook, batch or replay:RUN")
+        return {"kind": kind}
+
+    @model_serializer
+    def __str__(self) -> str:
+        return self.kind if self.run is None else f"{self.kind}:{self.run}"
+
+    @property
+    def asks_a_model(self) -> bool:
+        """Whether a model may be asked and paid."""
+        return self.kind not in ("playbook", "replay")
 
 
 class Settings(BaseModel):
@@ -71,7 +110,7 @@ class Settings(BaseModel):
     that the run keeps, so that no kernel can be made for them."""
     target: str = "h200"
     """GPU compiled for where none is present: h200, h100, a100, …"""
-    llm: str = "auto"
+    llm: Thinker = Thinker(kind="auto")
     """Who thinks: auto (the endpoint where one is configured, else the playbook), openai, playbook,
     batch (a model through batch files) or replay:RUN (the replies recorded in that folder)."""
     model: tuple[str, ...] = ()
@@ -125,25 +164,13 @@ class Settings(BaseModel):
     def _runs_found_from_anywhere(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(Path(folder).resolve()) for folder in value)
 
-    @field_validator("llm")
-    @classmethod
-    def _found_from_anywhere(cls, value: str) -> str:
-        kind, _, folder = value.partition(":")
-        if kind == "replay" and folder:
-            return f"{kind}:{Path(folder).resolve()}"
-        if value not in ("auto", "openai", "playbook", "batch"):
-            raise ValueError("give auto, openai, playbook, batch or replay:RUN")
-        return value
-
     def configurations(self, measures: bool) -> int:
         """What a sweep tries, where times are measured or not."""
         return self.tune if self.tune is not None else SWEPT * measures
 
-    @property
-    def replays(self) -> Path | None:
-        """Folder of the run whose replies answer, where that is who thinks."""
-        kind, _, folder = self.llm.partition(":")
-        return Path(folder) if kind == "replay" else None
+    def thought_by(self, who: str) -> Settings:
+        """The same settings with another thinker."""
+        return Settings.model_validate(self.model_dump() | {"llm": who})
 
 
 def parse_duration(text: str) -> float:
@@ -188,7 +215,7 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
 def check_means_something(settings: Settings) -> None:
     """Raise UsageError for settings of models where no model is asked."""
     idle = [name for name in OF_MODELS if getattr(settings, name)]
-    if idle and (settings.llm == "playbook" or settings.replays is not None):
+    if idle and not settings.llm.asks_a_model:
         raise UsageError(
             f"with --llm {settings.llm} no model is asked, so {', '.join(idle)} would say nothing; "
             "leave it out, or choose another --llm"

@@ -86,7 +86,9 @@ def test_runs_the_main_job_elsewhere(unpacked, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "finished"
     (kernel,) = tmp_path.glob("runs/82_*/*/optimized_kernel_beam_search.py")
-    assert not re.search(r"^\s*(import|from) (beamsearch|kernel_profiling)", kernel.read_text(), re.M)
+    assert not re.search(
+        r"^\s*(import|from) (beamsearch|kernel_profiling)", kernel.read_text(), re.M
+    )
 
 
 def test_the_standard_librarys_profiling_is_what_torch_finds_from_a_checkout(tmp_path):

@@ -45,7 +45,7 @@ def option(name: str, *, default: bool = True) -> Any:
     """A setting as an option of the command line: its type, its words and its default are those of
     `Settings`, which also checks the value. Without `default`, what holds is no default."""
     field = Settings.model_fields[name]
-    kind = _kind(field.annotation) if name != "time_limit_s" else str
+    kind = str if name in ("time_limit_s", "llm") else _kind(field.annotation)
     flag = f"--{name.removesuffix('_s').replace('_', '-')}"
     told = " ".join((field.description or "").split())
     if default and field.default and "Default" not in told:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from beamsearch.errors import NoAnswer, UsageError
+from beamsearch.errors import NeverAnswered, UsageError
 from beamsearch.llm.types import Completion, Ticket
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, read_record
@@ -32,7 +32,7 @@ class Replay:
         """The recorded reply. Raises NoAnswer where there is none."""
         call = self._calls.get(ticket.key)
         if call is None:
-            raise NoAnswer(
+            raise NeverAnswered(
                 f"{self._trace.folder} recorded no reply to {ticket.purpose} of worker "
                 f"{ticket.worker} in round {ticket.round} (attempt {ticket.attempt})"
             )

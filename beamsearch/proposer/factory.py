@@ -37,15 +37,15 @@ def make_proposer(
         if unknown := set(getattr(settings, name)) - set(get_args(Purpose)):
             known = ", ".join(get_args(Purpose))
             raise UsageError(f"{name}: unknown purpose {sorted(unknown)[0]!r}; known: {known}")
-    if settings.replays is not None:
+    if settings.llm.run is not None:
         from beamsearch.llm.recorded import Replay
         from beamsearch.proposer.model_proposer import ModelProposer
 
-        recorded = Replay(settings.replays)
+        recorded = Replay(settings.llm.run)
         proposer = ModelProposer(recorded)
         proposer.reads_prompts = recorded.of_models
         return proposer
-    if settings.llm == "batch":
+    if settings.llm.kind == "batch":
         from beamsearch.llm.batch_files import BatchModel
         from beamsearch.llm.budget import PaidBatch
 
@@ -56,9 +56,9 @@ def make_proposer(
             trace,
             lambda name, how, purse: PaidBatch(BatchModel(name, mailbox, how), purse),
         )
-    if settings.llm != "playbook":
+    if settings.llm.kind != "playbook":
         env = read_env(environ=env)
-        if decided(settings, env).llm == "openai":
+        if decided(settings, env).llm.kind == "openai":
             from beamsearch.llm.budget import Paid
             from beamsearch.llm.openai_chat import ChatModel, Patience
 
@@ -77,10 +77,10 @@ def make_proposer(
 def decided(settings: Settings, env: Mapping[str, str] | None = None) -> Settings:
     """The settings with `auto` decided: the endpoint where a model is named or one is configured,
     else the playbook. `env`: the endpoint's variables; by default those of `read_env`."""
-    if settings.llm != "auto":
+    if settings.llm.kind != "auto":
         return settings
     asks = settings.model or endpoint_configured(read_env() if env is None else env)
-    return settings.model_copy(update={"llm": "openai" if asks else "playbook"})
+    return settings.thought_by("openai" if asks else "playbook")
 
 
 def _models(
@@ -121,7 +121,7 @@ def _choose(settings: Settings, weights: Mapping[str, float], trace: Trace | Non
 
 def make_mailbox(trace: Trace, settings: Settings) -> Mailbox | None:
     """The batch files of a run, where questions go through them."""
-    if settings.llm != "batch":
+    if settings.llm.kind != "batch":
         return None
     from beamsearch.llm.batch_files import Mailbox
 

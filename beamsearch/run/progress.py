@@ -38,7 +38,7 @@ class Progress:
 
     def update(self, **fields: object) -> None:
         """Change the record, to be written with the next `save`."""
-        self.record = self.record.model_copy(update=fields)
+        self.record = self.record.with_values(**fields)
 
     def save(self, **fields: object) -> RunRecord:
         """Write the record, with what the rounds came to so far."""

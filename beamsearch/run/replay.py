@@ -11,6 +11,7 @@ from beamsearch.errors import UsageError
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.run import RunRecord
 from beamsearch.run.run import run
+from beamsearch.settings import Settings
 
 if TYPE_CHECKING:
     from beamsearch.run.observer import Observer
@@ -59,7 +60,7 @@ def replay(recorded: Path, folder: Path, *, observer: Observer) -> RunRecord:
     changed["prices"] = str(there.prices_file.resolve()) if there.prices_file.is_file() else None
     if record.environment.gpu is not None:
         changed["target"] = record.environment.target
-    settings = record.settings.model_copy(update=changed)
+    settings = Settings.model_validate(record.settings.model_dump() | changed)
     if any(call.round == 0 for call in recorded_calls(there)) or not there.input_file.is_file():
         problem = replace(problem, path=Trace(folder).problem_file)  # beside no kernel
         return run(problem, settings, folder, kernel=None, observer=observer)

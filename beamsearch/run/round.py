@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from beamsearch.errors import NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
+from beamsearch.errors import NeverAnswered, NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
 from beamsearch.llm.batch_files import Mailbox
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, Comparison, Subject
@@ -90,7 +90,8 @@ class Rounds:
         """The batch files, where questions go through them."""
         settings = shared.settings
         self.strategy = STRATEGIES[settings.strategy]
-        replays = settings.replays is not None  # every recorded round, however kernels do here
+        # A replay takes every recorded round, however its kernels do here.
+        replays = settings.llm.kind == "replay"
         self.limits = Limits(
             rounds=settings.rounds,
             patience=None if replays else settings.patience,
@@ -219,8 +220,8 @@ class Rounds:
                 return str(error)
             if isinstance(error, Stopped):
                 raise error
-        replays = self.shared.settings.replays is not None  # what was not recorded never will be
-        if errors and len(errors) == len(workers) and not replays:
+        later = any(not isinstance(error, NeverAnswered) for _, error in errors)
+        if len(errors) == len(workers) and later:
             raise errors[0][1]  # nobody is answered: going on would only burn rounds
         for worker, error in errors:
             worker.give_up(str(error))

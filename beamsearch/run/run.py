@@ -71,8 +71,8 @@ def run(
     trace = Trace(folder)
     source = trace.first_source() if path is None else read_kernel(path)
     if trace.run_file.is_file():
-        if settings.llm == "auto":
-            settings = settings.model_copy(update={"llm": _who_goes_on(trace.run_record())})
+        if settings.llm.kind == "auto":
+            settings = settings.thought_by(_who_goes_on(trace.run_record()))
     elif not trace.barely_begun():
         raise UsageError(f"{folder} is not empty and holds no run; give another --output")
     settings = decided(settings)
@@ -108,8 +108,8 @@ def resume(
 
 def _who(record: RunRecord) -> str:
     """`llm` of a run that was begun; records of old runs may not have it decided."""
-    if record.settings.llm != "auto":
-        return record.settings.llm
+    if record.settings.llm.kind != "auto":
+        return str(record.settings.llm)
     return "playbook" if record.who_thinks == "playbook" else "openai"
 
 
@@ -131,8 +131,7 @@ def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -
     if not trace.run_file.is_file():
         return
     there = trace.run_record()
-    settings_there = there.settings.model_copy(update={"llm": _who(there)})
-    different = differences(settings_there, settings)
+    different = differences(there.settings.thought_by(_who(there)), settings)
     if there.problem != problem.name or trace.problem_file.read_text() != problem.source:
         different.insert(0, f"problem: {there.problem} there, {problem.name} asked")
     if trace.first_source() != source:
@@ -304,8 +303,7 @@ class _Run:
         """The record that is there, running again, or a new one."""
         if self.trace.run_file.is_file():
             record = self.trace.run_record()
-            again = {"settings": self.settings, "status": "running", "stop_reason": None}
-            record = record.model_copy(update=again)
+            record = record.with_values(settings=self.settings, status="running", stop_reason=None)
         else:
             record = RunRecord(
                 problem=self.problem.name,

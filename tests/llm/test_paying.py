@@ -196,4 +196,4 @@ def test_settings_of_models_are_refused_where_none_is_asked(tmp_path, given):
     for who in ("playbook", f"replay:{tmp_path}"):
         with pytest.raises(UsageError, match=f"{next(iter(given))} would say nothing"):
             read_settings(None, {"llm": who, **given})
-    assert read_settings(None, given).llm == "auto"
+    assert read_settings(None, given).llm.kind == "auto"
