@@ -197,6 +197,19 @@ def test_the_architecture_names_every_room():
             assert f"`judge/{sub.name}/`" in text, f"{sub} is missing in docs/architecture.md"
 
 
+def test_the_architecture_puts_files_where_they_are():
+    room, seen = None, 0
+    for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
+        if named := re.match(r"(?:\*\*|\| )`([\w/]+)/`", line):
+            room = next((r / named[1] for r in ROOTS if (r / named[1]).is_dir()), room)
+        elif line.startswith("#"):
+            room = None
+        for file in re.findall(r"`(\w+\.py)`", line) if room else ():
+            assert any(room.rglob(file)), f"{file} is not in {room}"
+            seen += 1
+    assert seen > 80
+
+
 def test_the_picture_is_what_the_command_prints():
     drawn = html.unescape("".join(re.findall(r"<text[^>]*>([^<]*)</text>", PICTURE.read_text())))
     expected = f"beamsearch$ {COMMAND}{output()}"
