@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -212,9 +213,9 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     return settings
 
 
-def check_means_something(settings: Settings) -> None:
-    """Raise UsageError for settings of models where no model is asked."""
-    idle = [name for name in OF_MODELS if getattr(settings, name)]
+def check_means_something(settings: Settings, names: Collection[str] = OF_MODELS) -> None:
+    """Raise UsageError for settings of models among these where no model is asked."""
+    idle = [name for name in OF_MODELS if name in names and getattr(settings, name)]
     if idle and not settings.llm.asks_a_model:
         raise UsageError(
             f"with --llm {settings.llm} no model is asked, so {', '.join(idle)} would say nothing; "

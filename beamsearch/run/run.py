@@ -99,7 +99,7 @@ def resume(
     except ValidationError as error:
         wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
         raise UsageError(f"these limits cannot be: {wrong}") from error
-    check_means_something(settings)
+    check_means_something(settings, given)
     problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
     source = trace.first_source()
     more = bool(given)

@@ -53,6 +53,10 @@ def test_right_kernel_is_correct_with_a_modelled_time_and_says_what_was_not_chec
     assert profile.modelled_ms == first.measurement.time_ms
 
 
+def test_arithmetic_in_bfloat16_is_right(judge: Judge) -> None:
+    assert judge(SCALE_KERNEL.replace(".to(tl.float32)", "")).verdict.correct
+
+
 WRONG = {
     "mask": (variant("mask = index < total", "mask = index < total - columns"), "never written"),
     "value": (variant("2 * x + bias", "2 * x"), "elements wrong"),
