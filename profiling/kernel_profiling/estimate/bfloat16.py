@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+OPERATIONS = (
+    *("binary_op", "unary_op", "ternary_op"),
+    *("create_fma", "create_rsqrt", "create_erf"),
+)
+"""Of the interpreter's builder, those that compute."""
+
 
 def narrow(values: Any) -> Any:
     """float32 -> bfloat16 bit patterns (uint16), to nearest even; a NaN stays one."""
@@ -27,42 +33,39 @@ def widen(bits: Any) -> Any:
 def mend_arithmetic(interpreter: Any) -> None:
     """Have operations on bfloat16 computed in float32 and rounded once, as a GPU does; the
     interpreter computes on the bit patterns (Triton 3.6 to 3.9)."""
+    for name in OPERATIONS:
+        _mend_operation(interpreter, name)
+    for owner, reductions in (
+        (interpreter.ReduceOps, ("sum", "min_max")),
+        (interpreter.ScanOps, ("cumsum", "cumprod")),
+    ):
+        for name in reductions:
+            _mend_reduction(owner, name)
+
+
+def _mend_operation(interpreter: Any, name: str) -> None:
     import numpy as np
     import triton.language as tl
 
-    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    handle = interpreter.TensorHandle
+    plain = getattr(interpreter.InterpreterBuilder, name, None)
+    if plain is None:  # not in this version
+        return
 
     def is_narrow(value: Any) -> bool:
         return isinstance(value, handle) and value.dtype.scalar == tl.bfloat16
 
-    def wide(value: Any) -> Any:
-        return handle(widen(value.data), tl.float32) if is_narrow(value) else value
+    def operate(self: Any, *operands: Any) -> Any:
+        chooses = any(item is np.where for item in operands)
+        if chooses or not any(map(is_narrow, operands)):
+            return plain(self, *operands)
+        wide = [handle(widen(x.data), tl.float32) if is_narrow(x) else x for x in operands]
+        result = plain(self, *wide)
+        if result.data.dtype != np.float32:  # a comparison
+            return result
+        return handle(narrow(result.data), tl.bfloat16)
 
-    def mended(name: str) -> None:
-        plain = getattr(builder, name, None)
-        if plain is None:  # not in this version
-            return
-
-        def operate(self: Any, *operands: Any) -> Any:
-            chooses = any(item is np.where for item in operands)
-            if chooses or not any(map(is_narrow, operands)):
-                return plain(self, *operands)
-            result = plain(self, *map(wide, operands))
-            if result.data.dtype != np.float32:  # a comparison
-                return result
-            return handle(narrow(result.data), tl.bfloat16)
-
-        setattr(builder, name, operate)
-
-    names = ("binary_op", "unary_op", "ternary_op", "create_fma", "create_rsqrt", "create_erf")
-    for name in names:
-        mended(name)
-    for owner, names in (
-        (interpreter.ReduceOps, ("sum", "min_max")),
-        (interpreter.ScanOps, ("cumsum", "cumprod")),
-    ):
-        for name in names:
-            _mend_reduction(owner, name)
+    setattr(interpreter.InterpreterBuilder, name, operate)
 
 
 def _mend_reduction(owner: Any, name: str) -> None:
