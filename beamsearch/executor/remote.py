@@ -8,7 +8,7 @@ from beamsearch.errors import Waiting
 from beamsearch.gpu.usage import Usage
 
 
-class Elsewhere:
+class RemoteExecutor:
     """Stands for a GPU on another machine: recorded results serve, and a new job waits for it."""
 
     measures = True

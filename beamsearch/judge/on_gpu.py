@@ -29,7 +29,7 @@ from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, source_of, write_source, write_sources
 from beamsearch.judge.timing.sweep import Sweeper
 from beamsearch.judge.verification.input_set import ORDER
-from beamsearch.judge.verification.on_gpu import Elsewhere
+from beamsearch.judge.verification.on_gpu import OtherShapes
 from beamsearch.judge.verification.python_call import tell_host_time
 from beamsearch.judge.verification.robustness import (
     check_determinism,
@@ -167,7 +167,7 @@ class MeasuringJudge(GpuSession):
         timed = self._visit.timed_inputs(self._true, true)
         try:
             nan = thorough or self._strict_nan
-            Elsewhere(self._shapes, self._loaded, log, nan=nan, strict=self._strict_nan).run(
+            OtherShapes(self._shapes, self._loaded, log, nan=nan, strict=self._strict_nan).run(
                 captured
             )
             with self._loaded("candidate", form) as replay:

@@ -85,7 +85,7 @@ def _chance(seed: int, ticket: Ticket) -> random.Random:
     return random.Random(int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big"))
 
 
-class Panel:
+class ModelMix:
     """Several chats, of which one answers each question."""
 
     def __init__(self, chats: Mapping[str, Chat], choose: Choose) -> None:

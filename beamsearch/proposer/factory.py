@@ -14,7 +14,7 @@ from beamsearch.settings import LIMITS, Settings
 
 if TYPE_CHECKING:
     from beamsearch.llm.batch_files import Mailbox
-    from beamsearch.llm.budget import Purse
+    from beamsearch.llm.budget import Budget
     from beamsearch.llm.model_mix import Choose
     from beamsearch.llm.types import Chat, Sampling
 
@@ -54,7 +54,7 @@ def make_proposer(
         return _models(
             settings,
             trace,
-            lambda name, how, purse: PaidBatch(BatchModel(name, mailbox, how), purse),
+            lambda name, how, budget: PaidBatch(BatchModel(name, mailbox, how), budget),
         )
     if settings.llm.kind != "playbook":
         env = read_env(environ=env)
@@ -67,7 +67,7 @@ def make_proposer(
             return _models(
                 settings,
                 trace,
-                lambda name, how, purse: Paid(ChatModel(name, endpoint, patience, how), purse),
+                lambda name, how, budget: Paid(ChatModel(name, endpoint, patience, how), budget),
             )
     from beamsearch.proposer.playbook.playbook import Playbook
 
@@ -84,11 +84,11 @@ def decided(settings: Settings, env: Mapping[str, str] | None = None) -> Setting
 
 
 def _models(
-    settings: Settings, trace: Trace | None, make: Callable[[str, Sampling, Purse], Chat]
+    settings: Settings, trace: Trace | None, make: Callable[[str, Sampling, Budget], Chat]
 ) -> Proposer:
-    from beamsearch.llm.budget import Limits, Purse, Spent
+    from beamsearch.llm.budget import Budget, Limits, Spent
     from beamsearch.llm.costs import run_prices, spent
-    from beamsearch.llm.model_mix import Panel, read_weights
+    from beamsearch.llm.model_mix import ModelMix, read_weights
     from beamsearch.llm.types import Sampling
     from beamsearch.proposer.model_proposer import ModelProposer
 
@@ -102,11 +102,11 @@ def _models(
             f"{prices.date}; give it in a file (`prices` in --config), or use --max-tokens"
         )
     limits = Limits(settings.max_calls, settings.max_tokens, settings.max_cost)
-    purse = Purse(limits, prices, spent(trace, prices) if trace is not None else Spent())
-    chats = {name: make(name, sampling, purse) for name in weights}
+    budget = Budget(limits, prices, spent(trace, prices) if trace is not None else Spent())
+    chats = {name: make(name, sampling, budget) for name in weights}
     if len(chats) == 1:
         return ModelProposer(next(iter(chats.values())))
-    return ModelProposer(Panel(chats, _choose(settings, weights, trace)))
+    return ModelProposer(ModelMix(chats, _choose(settings, weights, trace)))
 
 
 def _choose(settings: Settings, weights: Mapping[str, float], trace: Trace | None) -> Choose:

@@ -9,7 +9,7 @@ from beamsearch.baselines.floor import measure_floor
 from beamsearch.baselines.reference_times import measure_baselines, no_baselines
 from beamsearch.errors import KernelError, OutOfBudget, Unanswered, Waiting
 from beamsearch.executor.executor import Executor
-from beamsearch.executor.remote import Elsewhere
+from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.gpu.machine import Machine
 from beamsearch.problem.kernel import alike
 from beamsearch.problem.problem import Problem
@@ -95,7 +95,7 @@ class FirstRound:
             )
         assert first.measurement is not None
         self._anchor(first.measurement)
-        if resumed and not isinstance(self.executor, Elsewhere):
+        if resumed and not isinstance(self.executor, RemoteExecutor):
             self._time_again(first.measurement, source)
         self._measure_floor()
         self.observer.worker(0, "measuring the baselines")

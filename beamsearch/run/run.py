@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from beamsearch.baselines.floor import beaten_floor
 from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.executor.remote import Elsewhere
+from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.gpu.environment import gpu_warnings
 from beamsearch.gpu.machine import find_machine
 from beamsearch.gpu.usage import Usage
@@ -263,11 +263,11 @@ class _Run:
             mailbox.close()
         return self._finish(executor, source, reason)
 
-    def _executor(self) -> LocalExecutor | Elsewhere:
+    def _executor(self) -> LocalExecutor | RemoteExecutor:
         """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
         there = self.progress.record.environment.gpu
         if there is not None and not self.machine.measures:
-            return Elsewhere(there)
+            return RemoteExecutor(there)
         return LocalExecutor(
             self.problem,
             machine=self.machine,

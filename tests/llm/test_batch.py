@@ -6,7 +6,7 @@ import pytest
 
 from beamsearch.errors import NoAnswer, OutOfBudget, Unanswered, UsageError
 from beamsearch.llm.batch_files import TRIES, BatchModel, Mailbox
-from beamsearch.llm.budget import Limits, PaidBatch, Purse, Spent
+from beamsearch.llm.budget import Budget, Limits, PaidBatch, Spent
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
 from beamsearch.llm.openai_chat import ChatModel
 from beamsearch.llm.prices import read_prices
@@ -26,7 +26,7 @@ def model(folder, name=DEFAULT_MODEL):
 
 
 def paid(model, spent=0, **limits):
-    return PaidBatch(model, Purse(Limits(**limits), read_prices(), Spent(tokens=spent)))
+    return PaidBatch(model, Budget(Limits(**limits), read_prices(), Spent(tokens=spent)))
 
 
 def line(request, body, status=200):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from beamsearch.errors import EndpointError, OutOfBudget
-from beamsearch.llm.budget import Limits, Paid, Purse, Spent
+from beamsearch.llm.budget import Budget, Limits, Paid, Spent
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
 from beamsearch.llm.openai_chat import ChatModel, Patience, check_endpoint
 from beamsearch.llm.prices import read_prices
@@ -50,9 +50,9 @@ def test_an_answer_in_parts_is_one_text_with_the_ends_of_lines_that_files_keep()
 
 
 def test_tokens_that_the_endpoint_does_not_tell_are_estimated_and_kept_within_limits():
-    purse = Purse(Limits(tokens=30_000), read_prices(), Spent())
+    budget = Budget(Limits(tokens=30_000), read_prices(), Spent())
     with serving(["untold"] * 99, Script(think=echo)) as base_url:
-        model = Paid(chat(base_url), purse)
+        model = Paid(chat(base_url), budget)
         first = model.ask("x" * 3_000, TICKET)
         assert first.estimated and (first.tokens_in, first.tokens_out) == (1_000, 1_003)
         with pytest.raises(OutOfBudget):  # 2003 tokens a call, beside at least 9000 under way

@@ -84,7 +84,9 @@ def test_the_key_reaches_no_file_no_output_and_no_candidate(live):
         assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
     # Every process that runs a module of ours: servers of candidates, their children, the walls.
     modules = {line: variables for line, variables in seen.items() if "-m beamsearch." in line}
-    assert any("judge.sandbox.server" in line for line in modules), "candidates' processes were looked at"
+    assert any("judge.sandbox.server" in line for line in modules), (
+        "candidates' processes were looked at"
+    )
     assert not [line for line, variables in modules.items() if KEY.encode() in variables]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from beamsearch.cli.display import make_display
 from beamsearch.errors import Stopped
-from beamsearch.executor.remote import Elsewhere
+from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.proposer.questions import Memory
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.job import JudgeJob, Judgement, Sweep, SweepJob
@@ -66,7 +66,7 @@ RIGHT = Verdict(outcome=Outcome.CORRECT, checks=[Check(stage=Stage.SMOKE, name="
 WRONG = Verdict(outcome=Outcome.WRONG, stage=Stage.TRUE_SHAPES, reason="half of it is missing")
 
 
-class Bench(Elsewhere):
+class Bench(RemoteExecutor):
     """A GPU whose times and verdicts are known by setting beforehand."""
 
     def __init__(self, times, judged):

@@ -44,7 +44,7 @@ def shapes_for(sets: ShapeSets, problem: Problem, block: int) -> list[tuple[str,
     return [(SHRUNK, small), *regular[:MOST_SHAPES]]
 
 
-class Elsewhere:
+class OtherShapes:
     """One kernel's way through the other shapes. Needs the lane."""
 
     def __init__(self, sets: ShapeSets, load: Loader, log: Log, *, nan: bool, strict: bool) -> None:
