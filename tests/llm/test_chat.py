@@ -164,10 +164,10 @@ def test_doctor_is_told_what_to_do(monkeypatch, tmp_path):
     assert "set OPENAI_API_KEY" in check_endpoint(env={})[1]
     with serving(script=Script(key=KEY)) as base_url:
         good = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": base_url}
-        assert check_endpoint(env=good).startswith("ok")
-        assert "thinker-small" in check_endpoint("thinker", good)
-        refused = check_endpoint(env=good | {"OPENAI_API_KEY": "sk-wrongone"})
+        assert check_endpoint(env=good)[0]
+        assert "thinker-small" in check_endpoint("thinker", good)[1]
+        _, refused = check_endpoint(env=good | {"OPENAI_API_KEY": "sk-wrongone"})
         assert "refuses the key" in refused and "sk-wrongone" not in refused
-        elsewhere = check_endpoint(env=good | {"OPENAI_BASE_URL": base_url + "/nowhere"})
+        _, elsewhere = check_endpoint(env=good | {"OPENAI_BASE_URL": base_url + "/nowhere"})
         assert elsewhere.startswith(f"{base_url}/nowhere answers, but lists no models")
-    assert "nobody listens" in check_endpoint(env=good)
+    assert "nobody listens" in check_endpoint(env=good)[1]
