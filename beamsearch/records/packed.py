@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import lzma
 import shutil
 import tarfile
@@ -53,10 +54,11 @@ def _unpacked(archive: Path, mtime_ns: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="beamsearch-run-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     try:
-        with tarfile.open(archive, "r:xz") as members:
+        whole = lzma.decompress(archive.read_bytes())  # to its end, where its checksum stands
+        with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as members:
             for member in members:
                 _unpack(members, member, folder)
-    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError) as error:
+    except (OSError, tarfile.TarError, lzma.LZMAError) as error:
         raise UsageError(f"cannot unpack {archive}: {error}") from error
     return folder
 
