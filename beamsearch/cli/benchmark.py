@@ -115,13 +115,13 @@ def find_entry(name: str, precision: str | None = None) -> Entry:
     from dataclasses import replace
 
     from beamsearch.problem.problem import find_problem, read_problem
-    from beamsearch.records.trace import Trace
+    from beamsearch.records.packed import opened_run
 
     folder = Path(name)
     if not (folder / "run.json").is_file():
         problem = find_problem(name).with_precision(precision)
         return Entry(problem, {"input": problem.input_kernel, "opt": kept(problem.name)})
-    trace = Trace(folder)
+    trace = opened_run(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     best = trace.best_kernel_file

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from typing import Any
+=======
+import shutil
+from pathlib import Path
+from typing import Annotated
+>>>>>>> h1
 
 from beamsearch.cli.options import JsonOption, RunArgument, takes_settings
 
@@ -16,7 +22,8 @@ def resume(run: RunArgument, *, flags: dict[str, Any], json: JsonOption = False)
     """Go on with a stopped run.
 
     However it was stopped, it goes on from what is on disk; a finished run may be given more
-    rounds. Answers to a batch are read from `responses*.jsonl` in its folder.
+    rounds. Answers to a batch are read from `responses*.jsonl` in its folder. A packed run goes on
+    in a folder of its own under runs/.
     """
     from beamsearch.gpu.environment import check_platform
     from beamsearch.settings import parse_duration
@@ -28,4 +35,23 @@ def resume(run: RunArgument, *, flags: dict[str, Any], json: JsonOption = False)
     from beamsearch.cli.run import observe
     from beamsearch.run import run as runner
 
+<<<<<<< HEAD
     observe(lambda observer: runner.resume(run, observer=observer, limits=flags), run, json)
+=======
+    folder = unpacked(run)
+    observe(lambda observer: runner.resume(folder, observer=observer, limits=limits), folder, json)
+
+
+def unpacked(run: Path) -> Path:
+    """The run's folder; of a packed run, a copy that may be written, and a word on where it is."""
+    from beamsearch.cli.run import fresh_folder
+    from beamsearch.records.packed import opened_run
+
+    there = opened_run(run)
+    if there.folder == run:
+        return run
+    folder = fresh_folder(there.run_record().problem)
+    shutil.copytree(there.folder, folder)
+    typer.echo(f"{run} is packed; the run goes on in {folder}", err=True)
+    return folder
+>>>>>>> h1

@@ -27,6 +27,7 @@ from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.proposer.factory import decided, make_mailbox, make_proposer
 from beamsearch.proposer.prompts.problem_card import make_card
+from beamsearch.records.packed import written_run
 from beamsearch.records.run import Baselines, Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.run.confirmation import confirm, slower_than_compiler
@@ -68,7 +69,7 @@ def run(
     """
     problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
     path = kernel or problem.input_kernel
-    trace = Trace(folder)
+    trace = written_run(folder)
     source = trace.first_source() if path is None else read_kernel(path)
     if trace.run_file.is_file():
         if settings.llm.kind == "auto":
@@ -89,7 +90,7 @@ def resume(
 ) -> RunRecord:
     """Go on with a run from what is on disk, with its own settings; `limits` (`settings.LIMITS`)
     may grow. Raises what `run` raises."""
-    trace = Trace(folder)
+    trace = written_run(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     given = {name: value for name, value in (limits or {}).items() if value is not None}

@@ -11,6 +11,7 @@ from beamsearch.proposer.prompts.render import render
 from beamsearch.proposer.questions import Earlier, Memory
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
@@ -72,7 +73,7 @@ def test_a_later_outcome_of_the_opposite_sign_drops_a_lesson(later, stands):
 
 
 def test_on_a_recorded_run_only_the_same_idea_turned_round_drops_a_lesson():
-    trace = Trace(artifact("43"))
+    trace = opened_run(artifact("43"))
     done = trace.completed_rounds()
     candidates = [c for record in done for c in record.candidates]
     times = comparable_times(trace, candidates)
@@ -146,7 +147,7 @@ def test_the_playbook_begins_with_what_gained_in_earlier_runs():
 @pytest.mark.parametrize("change", [{"tuned_from": "x"}, {"outcome": Outcome.DUPLICATE}])
 def test_a_duplicate_is_no_failure_and_a_tuned_form_no_lesson(change, tmp_path):
     folder = tmp_path / "run"
-    shutil.copytree(artifact("43"), folder)
+    shutil.copytree(opened_run(artifact("43")).folder, folder)
     before = read_run(folder)
     path = folder / "optimization_trace" / "round_2" / "round.json"
     record = read_record(path, RoundRecord)

@@ -11,6 +11,7 @@ from pathlib import Path
 from beamsearch.errors import UsageError
 from beamsearch.proposer.playbook.playbook import move
 from beamsearch.proposer.questions import Earlier
+from beamsearch.records.packed import opened_run
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Outcome
@@ -67,8 +68,13 @@ def learn(trace: Trace, settings: Settings) -> None:
     run's. Raises UsageError where one cannot be read or taught nothing."""
     if trace.learned_file.is_file():
         return
+<<<<<<< HEAD
     if settings.llm.run is not None:
         recorded = Trace(settings.llm.run).learned_file
+=======
+    if settings.replays is not None:
+        recorded = opened_run(settings.replays).learned_file
+>>>>>>> h1
         if recorded.is_file():
             write_record(trace.learned_file, read_record(recorded, Learned))
         return
@@ -79,7 +85,7 @@ def learn(trace: Trace, settings: Settings) -> None:
 
 def read_run(folder: Path) -> EarlierRun:
     """What a run's folder teaches. Raises UsageError where it holds no run with a round."""
-    trace = Trace(folder)
+    trace = opened_run(folder)
     record, done = trace.run_record(), trace.completed_rounds()
     if len(done) < 2:
         raise UsageError(f"{folder} has no completed round to learn from; leave out --learn-from")
