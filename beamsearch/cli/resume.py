@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from typing import Any
-=======
 import shutil
 from pathlib import Path
-from typing import Annotated
->>>>>>> h1
+from typing import Any
+
+import typer
 
 from beamsearch.cli.options import JsonOption, RunArgument, takes_settings
 
@@ -35,11 +33,8 @@ def resume(run: RunArgument, *, flags: dict[str, Any], json: JsonOption = False)
     from beamsearch.cli.run import observe
     from beamsearch.run import run as runner
 
-<<<<<<< HEAD
-    observe(lambda observer: runner.resume(run, observer=observer, limits=flags), run, json)
-=======
     folder = unpacked(run)
-    observe(lambda observer: runner.resume(folder, observer=observer, limits=limits), folder, json)
+    observe(lambda observer: runner.resume(folder, observer=observer, limits=flags), folder, json)
 
 
 def unpacked(run: Path) -> Path:
@@ -54,4 +49,3 @@ def unpacked(run: Path) -> Path:
     shutil.copytree(there.folder, folder)
     typer.echo(f"{run} is packed; the run goes on in {folder}", err=True)
     return folder
->>>>>>> h1

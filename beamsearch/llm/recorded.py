@@ -32,13 +32,8 @@ class Replay:
         """The recorded reply. Raises NoAnswer where there is none."""
         call = self._calls.get(ticket.key)
         if call is None:
-<<<<<<< HEAD
             raise NeverAnswered(
-                f"{self._trace.folder} recorded no reply to {ticket.purpose} of worker "
-=======
-            raise NoAnswer(
                 f"{self._folder} recorded no reply to {ticket.purpose} of worker "
->>>>>>> h1
                 f"{ticket.worker} in round {ticket.round} (attempt {ticket.attempt})"
             )
         path = self._trace.folder / call.reply_file

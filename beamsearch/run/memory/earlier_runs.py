@@ -68,13 +68,8 @@ def learn(trace: Trace, settings: Settings) -> None:
     run's. Raises UsageError where one cannot be read or taught nothing."""
     if trace.learned_file.is_file():
         return
-<<<<<<< HEAD
     if settings.llm.run is not None:
-        recorded = Trace(settings.llm.run).learned_file
-=======
-    if settings.replays is not None:
-        recorded = opened_run(settings.replays).learned_file
->>>>>>> h1
+        recorded = opened_run(settings.llm.run).learned_file
         if recorded.is_file():
             write_record(trace.learned_file, read_record(recorded, Learned))
         return
