@@ -5,32 +5,16 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
 from beamsearch.llm.endpoint_errors import Passing, UnknownModel, broken_connection, refusal
+from beamsearch.llm.retries import Retries
 from beamsearch.llm.types import Completion, Sampling, Ticket, request_body
 
 if TYPE_CHECKING:
     import openai
-    import tenacity
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long, and how often, an endpoint that fails is asked again."""
-
-    attempt_s: float = 600.0
-    """One try; a long answer of a reasoning model takes minutes."""
-    deadline_s: float = 1800.0
-    """All tries of one call and the waits between them."""
-    tries: int = 8
-    """With doubling waits, the eighth try is about two minutes after the first."""
-    first_wait_s: float = 1.0
-    longest_wait_s: float = 60.0
-    connect_s: float = 10.0
 
 
 class ChatModel:
@@ -40,12 +24,12 @@ class ChatModel:
         self,
         model: str,
         endpoint: Endpoint,
-        patience: Patience | None = None,
+        retries: Retries | None = None,
         sampling: Sampling | None = None,
     ) -> None:
         self.name = model
         self.endpoint = endpoint
-        self.patience = patience or Patience()
+        self.retries = retries or Retries()
         self.sampling = sampling or Sampling()
         self._structured = True
         """Until the endpoint refuses a schema for the answer."""
@@ -67,27 +51,16 @@ class ChatModel:
         return asyncio.run(self._ask(request_body(self.name, prompt, plain, self.sampling)))
 
     async def _ask(self, body: dict[str, Any]) -> Completion:
-        import tenacity
-
-        patience = self.patience
+        retries = self.retries
         started = time.monotonic()
         tries = 0
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Passing),
-            wait=self._wait_s,
-            stop=tenacity.stop_any(
-                tenacity.stop_after_attempt(patience.tries),
-                tenacity.stop_before_delay(patience.deadline_s),
-            ),
-            reraise=True,
-        )
         try:
-            async with _client(self.endpoint, patience) as client:
-                async for attempt in retrying:
+            async with _client(self.endpoint, retries) as client:
+                async for attempt in retries.attempts():
                     with attempt:
                         tries += 1
-                        left_s = patience.deadline_s - (time.monotonic() - started)
-                        answer = await self._try(client, body, min(patience.attempt_s, left_s))
+                        left_s = retries.deadline_s - (time.monotonic() - started)
+                        answer = await self._try(client, body, min(retries.attempt_s, left_s))
         except Passing as error:
             last = str(error)
         else:
@@ -128,18 +101,6 @@ class ChatModel:
             fault = UnknownModel(f"{fault}{_near(self.name, await _listed(client))}")
         raise fault
 
-    def _wait_s(self, state: tenacity.RetryCallState) -> float:
-        """What Retry-After says, else doubling waits; jitter lets workers fall out of step."""
-        import tenacity
-
-        first_s = self.patience.first_wait_s
-        error = state.outcome.exception() if state.outcome else None
-        jitter_s = tenacity.wait_random(0, first_s)(state)
-        if isinstance(error, Passing) and error.retry_after_s is not None:
-            return error.retry_after_s + jitter_s
-        longest_s = self.patience.longest_wait_s
-        return tenacity.wait_exponential(first_s, max=longest_s)(state) + jitter_s
-
     def _completion(self, answer: Any, latency_s: float, retries: int) -> Completion:
         message, usage = _message(answer), getattr(answer, "usage", None)
         text = text_of(getattr(message, "content", None), getattr(message, "refusal", None))
@@ -177,7 +138,7 @@ async def _check(model: str, endpoint: Endpoint) -> tuple[bool, str]:
     import openai
 
     try:
-        async with _client(endpoint, Patience(attempt_s=10, connect_s=5)) as client:
+        async with _client(endpoint, Retries(attempt_s=10, connect_s=5)) as client:
             listed = [item.id async for item in client.models.list()]
     except openai.APIStatusError as error:
         if error.status_code in (404, 405, 501):
@@ -198,14 +159,14 @@ async def _check(model: str, endpoint: Endpoint) -> tuple[bool, str]:
     )
 
 
-def _client(endpoint: Endpoint, patience: Patience) -> openai.AsyncOpenAI:
+def _client(endpoint: Endpoint, retries: Retries) -> openai.AsyncOpenAI:
     import openai
 
     return openai.AsyncOpenAI(
         api_key=endpoint.key or "none",  # the SDK insists on one
         base_url=endpoint.base_url,
         max_retries=0,  # retried here, where Retry-After and the deadline are kept
-        timeout=openai.Timeout(patience.attempt_s, connect=patience.connect_s),
+        timeout=openai.Timeout(retries.attempt_s, connect=retries.connect_s),
     )
 
 

@@ -60,14 +60,15 @@ def make_proposer(
         env = read_env(environ=env)
         if decided(settings, env).llm.kind == "openai":
             from beamsearch.llm.budget import Paid
-            from beamsearch.llm.openai_chat import ChatModel, Patience
+            from beamsearch.llm.openai_chat import ChatModel
+            from beamsearch.llm.retries import Retries
 
             endpoint = find_endpoint(env)
-            patience = Patience(settings.answer_timeout_s, settings.answer_deadline_s)
+            retries = Retries(settings.answer_timeout_s, settings.answer_deadline_s)
             return _models(
                 settings,
                 trace,
-                lambda name, how, budget: Paid(ChatModel(name, endpoint, patience, how), budget),
+                lambda name, how, budget: Paid(ChatModel(name, endpoint, retries, how), budget),
             )
     from beamsearch.proposer.playbook.playbook import Playbook
 

@@ -13,8 +13,8 @@ from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge.nvidia_tools.sanitizer import find_sanitizer
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification import inputs as inputs_module
-from beamsearch.judge.verification.compare import Scale, _examine, compare
 from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.tolerance import Scale, _examine, compare
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.records.job import JudgeJob, Judgement, Subject

@@ -10,22 +10,23 @@ import pytest
 from beamsearch.errors import EndpointError, OutOfBudget
 from beamsearch.llm.budget import Budget, Limits, Paid, Spent
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
-from beamsearch.llm.openai_chat import ChatModel, Patience, check_endpoint
+from beamsearch.llm.openai_chat import ChatModel, check_endpoint
 from beamsearch.llm.prices import read_prices
+from beamsearch.llm.retries import Retries
 from beamsearch.llm.types import Ticket
 from tests.server import Script, serving
 
 KEY = "sk-verysecret-0123456789"
 TICKET = Ticket(purpose="diagnosis", round=1, worker=0)
-HASTY = Patience(attempt_s=5, deadline_s=30, first_wait_s=0.02, longest_wait_s=0.1)
+HASTY = Retries(attempt_s=5, deadline_s=30, first_wait_s=0.02, longest_wait_s=0.1)
 
 
 def echo(prompt):
     return f"you said {prompt}"
 
 
-def chat(base_url, model=DEFAULT_MODEL, key=KEY, patience=HASTY):
-    return ChatModel(model, Endpoint(base_url, key), patience)
+def chat(base_url, model=DEFAULT_MODEL, key=KEY, retries=HASTY):
+    return ChatModel(model, Endpoint(base_url, key), retries)
 
 
 def free_port():
@@ -74,31 +75,31 @@ def test_what_passes_is_retried_until_the_same_answer_comes():
 
 @pytest.mark.parametrize("fault", ["slow", "endless"])
 def test_a_reply_that_does_not_end_is_a_failed_try(fault):
-    patience = Patience(attempt_s=0.5, deadline_s=30, first_wait_s=0.02)
+    retries = Retries(attempt_s=0.5, deadline_s=30, first_wait_s=0.02)
     with serving([fault], Script(think=echo)) as base_url:
-        answer = chat(base_url, patience=patience).ask("hello", TICKET)
+        answer = chat(base_url, retries=retries).ask("hello", TICKET)
     assert answer.text == "you said hello" and answer.retries == 1
     assert answer.latency_s < 3
 
 
 def test_the_deadline_bounds_a_call_whatever_the_endpoint_does():
-    patience = Patience(attempt_s=5, deadline_s=0.8, tries=1000, first_wait_s=0.05)
+    retries = Retries(attempt_s=5, deadline_s=0.8, tries=1000, first_wait_s=0.05)
     for faults, told in ((["500"] * 999, "HTTP 500"), (["endless"] * 9, "no whole answer")):
         with serving(faults, Script(think=echo)) as base_url:
             started = time.monotonic()
             with pytest.raises(EndpointError, match=told):
-                chat(base_url, patience=patience).ask("hello", TICKET)
+                chat(base_url, retries=retries).ask("hello", TICKET)
             assert time.monotonic() - started < 2.5
 
 
 def test_tries_are_counted_and_told():
-    patience = Patience(tries=3, first_wait_s=0.01)
+    retries = Retries(tries=3, first_wait_s=0.01)
     script = Script(think=echo)
     with (
         serving(["500"] * 9, script) as base_url,
         pytest.raises(EndpointError, match=r"no answer in 3 tries .* HTTP 500"),
     ):
-        chat(base_url, patience=patience).ask("hello", TICKET)
+        chat(base_url, retries=retries).ask("hello", TICKET)
     assert len(script.requests) == 3
 
 
@@ -120,7 +121,7 @@ def test_nobody_listening_fails_at_once_and_says_where():
     port = free_port()
     started = time.monotonic()
     with pytest.raises(EndpointError, match=f"nobody listens at http://127.0.0.1:{port}/v1"):
-        chat(f"http://127.0.0.1:{port}/v1", patience=Patience()).ask("hello", TICKET)
+        chat(f"http://127.0.0.1:{port}/v1", retries=Retries()).ask("hello", TICKET)
     assert time.monotonic() - started < 5
 
 
@@ -153,7 +154,7 @@ def broken_with_key():
 def test_workers_ask_at_the_same_time():
     with serving(["slow"] * 4, Script(think=echo)) as base_url, ThreadPoolExecutor(4) as pool:
         started = time.monotonic()
-        model = chat(base_url, patience=Patience())
+        model = chat(base_url, retries=Retries())
         answers = list(pool.map(lambda n: model.ask(f"{n}", TICKET).text, range(4)))
         assert time.monotonic() - started < 6, "one after the other takes eight seconds"
     assert answers == [f"you said {n}" for n in range(4)]

@@ -14,7 +14,6 @@ from beamsearch.errors import ProblemError
 from beamsearch.judge.arguments import Layout, _storages, rearranged
 from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer, SharedMemory
 from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments
-from beamsearch.judge.verification.compare import Difference, compare
 from beamsearch.judge.verification.conditioning import Source, Sway
 from beamsearch.judge.verification.handout import Handout, _close, _settle, fill
 from beamsearch.judge.verification.input_set import ORDER, InputSet, derive_seed
@@ -24,6 +23,7 @@ from beamsearch.judge.verification.negative_controls import (
     expect,
 )
 from beamsearch.judge.verification.oracle import Expected, find_updates, oracle_dtype, run_oracle
+from beamsearch.judge.verification.tolerance import Difference, compare
 from beamsearch.problem.input_values import NOT_A_NUMBER, Distribution
 from beamsearch.problem.instance import Instance, instantiate
 from beamsearch.problem.problem import Problem

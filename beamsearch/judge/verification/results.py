@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from beamsearch.judge.rejection import Rejected, names_in
-from beamsearch.judge.verification.compare import compare
 from beamsearch.judge.verification.handout import Handout
 from beamsearch.judge.verification.input_set import InputSet
 from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.lower_precision import lower_precision
 from beamsearch.judge.verification.negative_controls import CannotTell
 from beamsearch.judge.verification.oracle import Expected
-from beamsearch.judge.verification.tolerance import lower_precision
+from beamsearch.judge.verification.tolerance import compare
 from beamsearch.records.verdict import Outcome, Stage
 
 CHANGED_INPUTS = "the kernel changed its inputs or parameters; write to a new tensor"

@@ -13,10 +13,10 @@ from beamsearch.errors import ProblemError
 from beamsearch.judge.arguments import Layout, meta_arguments
 from beamsearch.judge.callee import Callee
 from beamsearch.judge.rejection import Log, Rejected
-from beamsearch.judge.verification.compare import compare
 from beamsearch.judge.verification.input_set import InputSet
 from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.stages import bind, call_once, run_sets
+from beamsearch.judge.verification.tolerance import compare
 from beamsearch.records.verdict import Outcome, Stage
 
 if TYPE_CHECKING:

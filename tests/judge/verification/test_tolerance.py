@@ -9,9 +9,9 @@ import torch
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.sandbox.memory import SharedMemory
-from beamsearch.judge.verification.compare import Scale, compare, mean_and_spread
 from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSets
 from beamsearch.judge.verification.negative_controls import expect
+from beamsearch.judge.verification.tolerance import Scale, compare, mean_and_spread
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.problem.shrink import shrink
