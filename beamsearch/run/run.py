@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from beamsearch.baselines.floor import beaten_floor
 from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.executor.remote import RemoteExecutor
@@ -33,6 +32,7 @@ from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.run.confirmation import confirm, slower_than_compiler
 from beamsearch.run.context import Shared
 from beamsearch.run.first_kernels import NEXT
+from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.lock import folder_lock, stop_on_signal
 from beamsearch.run.memory.earlier_runs import learn
 from beamsearch.run.progress import Progress
@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from beamsearch.executor.executor import Executor
     from beamsearch.llm.batch_files import Mailbox
     from beamsearch.proposer.questions import Proposer
-    from beamsearch.records.measurement import Measurement
     from beamsearch.run.observer import Observer
-    from kernel_profiling.profile import Floor
 
 
 def run(
@@ -239,9 +237,10 @@ class _Run:
         )
         source = self.source or first.find_kernel(card, proposer, mailbox)
         first.run(source)
+        floor = KnownFloor(self.problem, self.machine, self.progress, self.observer)
         baselines = self.progress.record.baselines
         for baseline in (baselines.eager, baselines.compile, baselines.max_autotune):
-            self._floor_after(baseline)
+            floor.after(baseline)
         if missing := executor.missing_walls():
             self.observer.note(missing_in_words(missing))
         shared = Shared(
@@ -254,15 +253,18 @@ class _Run:
             observer=self.observer,
             stop=StopToken(self.stop),
         )
-        left_s, save = self.progress.left_s, self.progress.save
-        more = self.asked_for_more
         rounds = Rounds(
-            shared, left_s, self.stop, save, self._floor_after, mailbox, asked_for_more=more
+            shared,
+            self.progress,
+            floor,
+            interrupted=self.stop,
+            mailbox=mailbox,
+            asked_for_more=self.asked_for_more,
         )
         reason = rounds.run()
         if mailbox is not None:
             mailbox.close()
-        return self._finish(executor, source, reason)
+        return self._finish(executor, source, reason, floor)
 
     def _executor(self) -> LocalExecutor | RemoteExecutor:
         """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
@@ -318,19 +320,7 @@ class _Run:
             )
         return Progress(self.trace, record, self.started, self.usage)
 
-    def _floor_after(self, time: Measurement | None) -> Floor | None:
-        """The floor, corrected in the record where this time of a right kernel is below it."""
-        floor = self.progress.record.floor
-        if floor is None or time is None:
-            return floor
-        corrected = beaten_floor(self.problem, floor, time, self.machine)
-        if corrected != floor:
-            self.progress.update(floor=corrected)
-        if corrected.corrected not in ("", floor.corrected):
-            self.observer.note(corrected.corrected)
-        return corrected
-
-    def _finish(self, executor: Executor, source: str, reason: str) -> RunRecord:
+    def _finish(self, executor: Executor, source: str, reason: str, floor: KnownFloor) -> RunRecord:
         """The winner chosen, confirmed beside the baselines, and written as a file of its own."""
         progress = self.progress
         self.observer.worker(0, "looking closer at the winner")
@@ -342,7 +332,7 @@ class _Run:
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
             confirmation = confirm(self.trace, executor, best, source, self.stop)
-            self._floor_after(confirmation.winner)
+            floor.after(confirmation.winner)
             slower = slower_than_compiler(confirmation)
             before = progress.record.notes
             progress.update(notes=[*before, *(note for note in slower if note not in before)])
