@@ -11,18 +11,17 @@ from beamsearch.gpu.environment import cache_folder
 from beamsearch.gpu.machine import Machine
 from beamsearch.problem.kernel import fingerprint
 from beamsearch.problem.problem import Problem
+from beamsearch.records.baselines import BASELINES, Baselines, baseline_subjects
 from beamsearch.records.job import CompareJob, Comparison, Subject
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.run import Baselines
 
-NAMES = ("eager", "compile", "max_autotune")
 ANCHOR = "anchor"
 
 
 def no_baselines() -> Baselines:
     """Every baseline absent, for there is no GPU."""
     reason = "no NVIDIA GPU here: PyTorch's own kernels can be neither timed nor modelled"
-    return Baselines(absent=dict.fromkeys(NAMES, reason))
+    return Baselines(absent=dict.fromkeys(BASELINES, reason))
 
 
 def measure_baselines(
@@ -45,17 +44,8 @@ def measure_baselines(
         now = compare(CompareJob(subjects=[anchor])).measurements.get(ANCHOR)
         if now is not None:
             return rescale(kept, now)
-    subjects = [Subject(name="eager", kind="eager"), Subject(name="compile", kind="compile")]
-    subjects += [Subject(name="max_autotune", kind="max_autotune"), anchor]
-    comparison = compare(CompareJob(subjects=subjects))
-    measured = comparison.measurements
-    baselines = Baselines(
-        eager=measured.get("eager"),
-        compile=measured.get("compile"),
-        max_autotune=measured.get("max_autotune"),
-        anchor=measured.get(ANCHOR),
-        absent=comparison.failed,
-    )
+    comparison = compare(CompareJob(subjects=[*baseline_subjects(), anchor]))
+    baselines = Baselines.of(comparison, ANCHOR)
     if path is not None and not baselines.absent:
         keep(path, baselines)
     return baselines

@@ -175,14 +175,11 @@ def measure(entry: Entry, machine: Machine) -> Row:
 
 def compare(entry: Entry, executor: Executor) -> Comparison:
     """Every kernel verified, then all that may be timed interleaved; a reason for each other."""
+    from beamsearch.records.baselines import baseline_subjects
     from beamsearch.records.job import CompareJob, JudgeJob, Subject
 
     missing: dict[str, str] = {}
-    subjects = [
-        Subject(name="eager", kind="eager"),
-        Subject(name="compile", kind="compile"),
-        Subject(name="max_autotune", kind="max_autotune"),
-    ]
+    subjects = baseline_subjects()
     for name, path in entry.kernels.items():
         if path is None:
             missing[name] = "missing"
@@ -230,6 +227,7 @@ def word(reason: str) -> str:
 
 def summary(rows: list[Row]) -> list[str]:
     """Over each baseline: geometric mean, median, how many are faster by more than the noise."""
+    from beamsearch.records.baselines import called
     from beamsearch.search import is_win
 
     lines = []
@@ -237,9 +235,8 @@ def summary(rows: list[Row]) -> list[str]:
         gains = [gain for row in rows if (gain := row.over(baseline)) is not None]
         if not gains:
             continue
-        name = {"compile": "torch.compile", "max_autotune": "max-autotune"}.get(baseline, baseline)
         lines.append(
-            f"over {name}: geometric mean {statistics.geometric_mean(gains):.2f}x, "
+            f"over {called(baseline)}: geometric mean {statistics.geometric_mean(gains):.2f}x, "
             f"median {statistics.median(gains):.2f}x, "
             f"faster on {sum(is_win(1 / gain, 1.0) for gain in gains)} of {len(rows)}"
         )

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from beamsearch.cli.account import account, swept
-from beamsearch.cli.numbers import BASELINES, called, clock, of_products, progress, tell
+from beamsearch.cli.numbers import clock, of_products, progress, tell
+from beamsearch.records.baselines import BASELINES, called
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
+    from beamsearch.records.baselines import Baselines
     from beamsearch.records.candidate import Candidate
     from beamsearch.records.round import RoundRecord
-    from beamsearch.records.run import Baselines, RunRecord
+    from beamsearch.records.run import RunRecord
 
 
 WINNER = "optimized_kernel_beam_search.py"

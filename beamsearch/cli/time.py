@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KernelsArgument = Annotated[
     list[Path], typer.Argument(metavar="KERNEL...", help="Kernel files, the first the subject.")
 ]
-BASELINES = ("input", "eager", "compile", "max_autotune", "max-autotune")
+TAKEN = ("input", "eager", "compile", "max_autotune", "max-autotune")
 """What stands beside the kernels, under these names."""
 
 
@@ -91,7 +91,7 @@ def named_kernels(kernels: list[Path]) -> dict[str, Path]:
     for path in kernels:
         full = str(path.resolve())
         names = (path.stem, path.name, str(path))
-        named[next((n for n in names if n not in named and n not in BASELINES), full)] = path
+        named[next((n for n in names if n not in named and n not in TAKEN), full)] = path
     return named
 
 

@@ -6,12 +6,14 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Verdict
 
+Baseline = Literal["eager", "compile", "max_autotune"]
+
 
 class Subject(Record):
     """Something that can be called on the problem's inputs."""
 
     name: str
-    kind: Literal["kernel", "eager", "compile", "max_autotune"] = "kernel"
+    kind: Literal["kernel"] | Baseline = "kernel"
     """`kernel`: a source file; the others are the reference, as PyTorch runs it."""
     source: str | None = None
     """Source of a kernel; None for the reference."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.executor.executor import Executor
+from beamsearch.records.baselines import Baselines, baseline_subjects
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, Subject
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.run import Baselines, Confirmation
+from beamsearch.records.run import Confirmation
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.run.stop import StopToken
 from beamsearch.search import is_win
@@ -26,9 +27,7 @@ def confirm(
     subjects = [
         Subject(name="winner", source=(trace.folder / (best.kernel_file or "")).read_text()),
         Subject(name="input", source=first_source),
-        Subject(name="eager", kind="eager"),
-        Subject(name="compile", kind="compile"),
-        Subject(name="max_autotune", kind="max_autotune"),
+        *baseline_subjects(),
     ]
     comparison = executor.run(CompareJob(subjects=subjects))
     stop.check()
@@ -38,13 +37,7 @@ def confirm(
             raise BeamsearchError(
                 f"the {name} kernel could not be timed again: {comparison.failed.get(name)}"
             )
-    baselines = Baselines(
-        eager=measured.get("eager"),
-        compile=measured.get("compile"),
-        max_autotune=measured.get("max_autotune"),
-        anchor=measured["input"],
-        absent=comparison.failed,
-    )
+    baselines = Baselines.of(comparison, anchor="input")
     record = Confirmation(
         name=best.name, winner=measured["winner"], input=measured["input"], baselines=baselines
     )

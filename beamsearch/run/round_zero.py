@@ -14,11 +14,11 @@ from beamsearch.gpu.machine import Machine
 from beamsearch.problem.kernel import alike
 from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
+from beamsearch.records.baselines import Baselines
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, JudgeJob, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
-from beamsearch.records.run import Baselines
 from beamsearch.records.trace import Trace, recorded, write_text
 from beamsearch.run.candidates import source_fingerprint
 from beamsearch.run.first_kernels import FirstKernels, first_candidates, first_name

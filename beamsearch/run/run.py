@@ -26,8 +26,9 @@ from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.proposer.factory import decided, make_mailbox, make_proposer
 from beamsearch.proposer.prompts.problem_card import make_card
+from beamsearch.records.baselines import Baselines
 from beamsearch.records.packed import written_run
-from beamsearch.records.run import Baselines, Environment, RunRecord
+from beamsearch.records.run import Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.run.confirmation import confirm, slower_than_compiler
 from beamsearch.run.context import Shared

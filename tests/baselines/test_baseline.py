@@ -10,8 +10,8 @@ from beamsearch.baselines.reference_times import rescale
 from beamsearch.errors import UsageError
 from beamsearch.gpu.machine import find_machine, modelled
 from beamsearch.problem.problem import find_problem
+from beamsearch.records.baselines import Baselines
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.run import Baselines
 
 
 def measured(time_ms: float, visit: str) -> Measurement:

@@ -10,8 +10,9 @@ from beamsearch.errors import Stopped, UsageError
 from beamsearch.gpu.machine import modelled
 from beamsearch.problem.problem import read_problem
 from beamsearch.proposer.questions import Reply
+from beamsearch.records.baselines import Baselines
 from beamsearch.records.call import Call
-from beamsearch.records.run import Baselines, RunRecord
+from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, read_record, write_record, write_text
 from beamsearch.run import run as runner
 from beamsearch.run.ask import Answers
