@@ -57,7 +57,7 @@ def look(device: int | None) -> Iterator[Line]:
     yield from _platform()
     yield from _packages()
     yield from _gpu(device)
-    yield _walls()
+    yield _isolation()
     yield _endpoint()
     yield from _folders()
 
@@ -176,17 +176,17 @@ def _ncu() -> Iterator[Line]:
         yield Line("ok", "ncu permission", permission.reason)
 
 
-def _walls() -> Line:
+def _isolation() -> Line:
     """What candidates are kept from."""
     from beamsearch.judge.sandbox.isolation import missing_here, missing_in_words
 
     missing = missing_here()
     if not missing:
-        return Line("ok", "walls", "all that there are stand between candidates and the rest")
+        return Line("ok", "isolation", "candidates have no network, files, processes or root")
     todo = (
         "in a container, start as root with CAP_SYS_ADMIN; candidates run without them until then"
     )
-    return Line("warn", "walls", missing_in_words(missing), todo)
+    return Line("warn", "isolation", missing_in_words(missing), todo)
 
 
 def _endpoint() -> Line:

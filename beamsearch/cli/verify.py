@@ -57,10 +57,10 @@ def verify(
     subject = Subject(name=kernel.stem, source=source)
     with lane(found, machine, seed, strict_nan=bool(strict_nan)) as (executor, _):
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
-        where, walls = executor.gpu, missing_in_words(executor.missing_walls())
+        where, isolation = executor.gpu, missing_in_words(executor.missing_isolation())
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
-    answer |= {"walls": walls, "precision": found.precision}
-    typer.echo(json_module.dumps(answer) if json else f"{walls}\n{told(judgement)}")
+    answer |= {"isolation": isolation, "precision": found.precision}
+    typer.echo(json_module.dumps(answer) if json else f"{isolation}\n{told(judgement)}")
     if not judgement.verdict.correct:
         raise typer.Exit(1)
 

@@ -44,8 +44,8 @@ class Executor(Protocol):
         """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
         ...
 
-    def missing_walls(self) -> dict[str, str]:
-        """Walls around candidates that the system refuses here, each with the reason."""
+    def missing_isolation(self) -> dict[str, str]:
+        """Parts of the isolation of candidates that the system refuses here, with the reasons."""
         ...
 
     def close(self) -> None:

@@ -129,9 +129,9 @@ class LocalExecutor:
         if self._measuring is not None:
             self._measuring.prepare(subjects)
 
-    def missing_walls(self) -> dict[str, str]:
-        """Walls around candidates that the system refuses here, each with the reason."""
-        return {name: why for name, why in self._servers.walls().items() if why}
+    def missing_isolation(self) -> dict[str, str]:
+        """Parts of the isolation of candidates that the system refuses here, with the reasons."""
+        return {name: why for name, why in self._servers.missing_isolation().items() if why}
 
     def close(self) -> None:
         """End every process this executor started."""

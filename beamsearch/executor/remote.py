@@ -27,7 +27,7 @@ class RemoteExecutor:
     def prepare(self, subjects: Any) -> None:
         """Nothing: it is not judged here."""
 
-    def missing_walls(self) -> dict[str, str]:
+    def missing_isolation(self) -> dict[str, str]:
         """None: no candidate runs here."""
         return {}
 

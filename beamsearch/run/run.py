@@ -242,7 +242,7 @@ class _Run:
         baselines = self.progress.record.baselines
         for baseline in (baselines.eager, baselines.compile, baselines.max_autotune):
             floor.after(baseline)
-        if missing := executor.missing_walls():
+        if missing := executor.missing_isolation():
             self.observer.note(missing_in_words(missing))
         shared = Shared(
             trace=self.trace,

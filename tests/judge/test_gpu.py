@@ -218,11 +218,11 @@ def test_what_python_does_beside_its_launches_changes_no_time(
 def test_candidates_stand_behind_walls_and_are_not_root(
     executor: LocalExecutor, judge: Callable[[str], Judgement]
 ) -> None:
-    print("\n   ", executor.missing_walls())
+    print("\n   ", executor.missing_isolation())
     peek = variant(HOST, HOST + "    import os\n    print('user', os.getuid(), flush=True)\n")
     judgement = judge(peek)
     assert judgement.verdict.correct, judgement.verdict.reason
-    if USER not in executor.missing_walls():
+    if USER not in executor.missing_isolation():
         assert "user 0" not in judgement.verdict.output
     assert any(check.name == "clocks" for check in judgement.verdict.checks)
     assert judgement.measurement is not None

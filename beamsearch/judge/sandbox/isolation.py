@@ -1,8 +1,8 @@
 """What stands between a candidate's process and everything that is not its business.
 
-A child of the fork server builds its own walls before it touches anything of the candidate's:
+A child of the fork server isolates itself before it touches anything of the candidate's:
 namespaces of its own (Linux: network, IPC, mounts, processes), a file system that is read-only but
-for its own folders, limits, and a user that owns nothing. Each wall may be refused by the system;
+for its own folders, limits, and a user that owns nothing. Each part may be refused by the system;
 then it is missing, and is told, but the candidate runs. Where CUDA runs there is no limit on the
 address space: CUDA reserves more than there is memory.
 """
@@ -54,10 +54,10 @@ class _Attributes(ctypes.Structure):
 
 
 def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
-    """The command that puts the fork server behind walls, or nothing.
+    """The command that isolates the fork server, or nothing.
 
     Where the judge is not root, and bubblewrap is installed and works. As root, each candidate's
-    process builds walls of its own, which keep it from other candidates too.
+    process isolates itself, from other candidates too.
     """
     program = shutil.which("bwrap")
     if os.geteuid() == 0 or program is None:
@@ -111,9 +111,9 @@ class Plan:
 
 
 def build(plan: Plan, apart: str) -> dict[str, str]:
-    """Put walls around this process, which must have one thread.
+    """Isolate this process, which must have one thread.
 
-    apart: what `fork_apart` said. Returns wall -> why it is missing, "" where it stands.
+    apart: what `fork_apart` said. Returns each part -> why it is missing, "" where it holds.
     """
     missing = dict.fromkeys(NAMES, "")
     missing[PROCESSES] = apart
@@ -137,9 +137,9 @@ def build(plan: Plan, apart: str) -> dict[str, str]:
 
 
 def missing_in_words(missing: Mapping[str, str]) -> str:
-    """The walls in one line: which are missing and why."""
+    """The isolation in one line: what is missing and why."""
     lacking = [f"{name} ({reason})" for name, reason in missing.items() if reason]
-    return "missing walls: " + "; ".join(lacking) if lacking else "walls: all"
+    return "isolation lacks: " + "; ".join(lacking) if lacking else "isolation: whole"
 
 
 def python_places() -> list[str]:
@@ -286,7 +286,7 @@ def _set_read_only(path: str, wanted: bool) -> None:
 
 
 def missing_here() -> dict[str, str]:
-    """The walls that this machine refuses, each with the reason, from a process that tries all."""
+    """The parts that this machine refuses, with the reasons, from a process that tries all."""
     done = subprocess.run(
         [sys.executable, "-m", "beamsearch.judge.sandbox.isolation"],
         env=scrubbed_environment(),
@@ -301,7 +301,7 @@ def missing_here() -> dict[str, str]:
 
 
 def _try() -> None:
-    """Try all walls in a child, and say."""
+    """Try everything in a child, and say."""
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as folder:
         Path(folder).chmod(0o711)
         own = Path(folder) / "own"  # as a candidate's folder lies in the scratch folder

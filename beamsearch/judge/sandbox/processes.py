@@ -111,13 +111,13 @@ class ForkServers:
             except (OSError, Gone) as error:
                 raise Gone(f"the fork server does not answer: {error}") from error
 
-    def walls(self) -> dict[str, str]:
-        """Wall -> why candidates do without it here, "" where it stands."""
+    def missing_isolation(self) -> dict[str, str]:
+        """Each part of the isolation -> why it is missing here, "" where it holds."""
         if self._missing is None:
-            folder = self._scratch / "processes" / "walls"
+            folder = self._scratch / "processes" / "isolation"
             folder.mkdir(parents=True, exist_ok=True)
             self.start()
-            asked = {"op": "walls", "walls": self._plan(folder, None)}
+            asked = {"op": "isolation", "isolation": self._plan(folder, None)}
             try:
                 self._missing = self._ask("normal", asked)["missing"]
             except Gone as error:
@@ -183,7 +183,7 @@ class ForkServers:
                     # No candidate's Python has a GPU, but to be called as users will call it.
                     **({} if role == "calling" else {"CUDA_VISIBLE_DEVICES": ""}),
                 },
-                "walls": self._plan(folder, key),
+                "isolation": self._plan(folder, key),
                 # CUDA reserves more than there is memory.
                 "data_bytes": None if role == "calling" else data_bytes,
                 "file_bytes": FILE_BYTES,
@@ -321,7 +321,7 @@ def _tail(descriptor: int, characters: int) -> str:
 
 
 def _log_tail(path: Path) -> str:
-    """The end of the server's log, which a candidate without walls could have replaced too."""
+    """The end of the server's log, which a candidate may have replaced where none is isolated."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:

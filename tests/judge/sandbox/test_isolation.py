@@ -189,7 +189,9 @@ def test_behind_bubblewrap_a_candidate_writes_into_its_own_cache_and_not_outside
         servers.close()
 
 
-def test_what_stands_here_is_told_in_one_line() -> None:
-    line = isolation.here()
+def test_what_is_missing_here_is_told_in_one_line() -> None:
+    missing = isolation.missing_here()
+    assert set(missing) <= set(NAMES)
+    line = isolation.missing_in_words(missing)
+    assert line.startswith("isolation lacks: " if missing else "isolation: whole")
     assert "\n" not in line
-    assert line.startswith(("walls: all", "missing walls: "))
