@@ -65,8 +65,7 @@ def profile(
 
     found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     path = kernel_file(found, kernel)
-    source = read_source(path)
-    subject = Subject(name=path.stem, source=source)
+    subject = Subject(name=path.stem, source=read_source(path))
     with lane(found, machine, seed) as (executor, scratch):
         judgement = executor.run(JudgeJob(subject=subject))
         if not judgement.verdict.correct:
@@ -78,7 +77,7 @@ def profile(
         if time is not None:
             floor = beaten_floor(found, floor, time, machine)
         findings = find(taken, floor, time.time_ms if time else None)
-        listing = annotate(taken, source)
+        listing = annotate(taken, subject.source or "")
         page = ProfilePage(found.name, path, floor, time, taken, findings, listing, metrics)
         typer.echo(json_module.dumps(page.as_json()) if json else page.text())
         if keep_report:

@@ -20,7 +20,6 @@ def mend_interpreter() -> None:
     in Python's integers, which have no `to` (3.6 to 3.9). Operations on bfloat16 are
     computed on the bit patterns (3.6 to 3.9).
     """
-    import numpy as np
     import triton.language as tl
     from triton._C.libtriton import ir
     from triton.runtime import interpreter
@@ -53,23 +52,32 @@ def mend_interpreter() -> None:
         return convert(data, source, target, rounding)
 
     interpreter._convert_float = convert_float
+    builder.create_dot = create_dot
+    interpreter._patch_lang_tensor = patch_lang_tensor
+
+    _mend_masks(interpreter)
+    _count_in(interpreter)
+    mend_arithmetic(interpreter)
+
+
+def _mend_masks(interpreter: Any) -> None:
+    """Have masks of loads and stores be booleans."""
+    import numpy as np
+    import triton.language as tl
+
+    builder = interpreter.InterpreterBuilder
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def boolean(mask: Any) -> Any:
         # The mask of a tensor descriptor is an array, not a handle, and has its memory in `data`.
         return interpreter.TensorHandle(np.asarray(mask.data).astype(bool), tl.int1)
 
-    builder.create_dot = create_dot
     builder.create_masked_load = lambda self, ptrs, mask, *rest, **named: load(
         self, ptrs, boolean(mask), *rest, **named
     )
     builder.create_masked_store = lambda self, ptrs, value, mask, *rest, **named: store(
         self, ptrs, value, boolean(mask), *rest, **named
     )
-    interpreter._patch_lang_tensor = patch_lang_tensor
-
-    _count_in(interpreter)
-    mend_arithmetic(interpreter)
 
 
 def _count_in(interpreter: Any) -> None:
