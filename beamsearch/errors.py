@@ -37,6 +37,10 @@ class NoAnswer(EndpointError):
     """One question got no answer, though the endpoint may answer others: its worker's trouble."""
 
 
+class NeverAnswered(NoAnswer):
+    """One question has no answer and will have none: what was not recorded never will be."""
+
+
 class Stopped(BeamsearchError):
     """The run stopped cleanly before its end and can be resumed."""
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from beamsearch.errors import UsageError
-from beamsearch.problem.precision import Precision
 
 LIMITS = (
     "rounds",
@@ -34,14 +42,50 @@ SWEPT = 12
 an H200 they took the lane a second and a half."""
 
 
+Precision = Literal["reference", "strict"]
+"""How imprecise products of float32 may be; see `problem/precision.py`."""
+
+
+class Thinker(BaseModel):
+    """Who thinks, as `--llm` and a run's record put it: `playbook`, `replay:RUN`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["auto", "openai", "playbook", "batch", "replay"]
+    run: Path | None = None
+    """Folder of the run whose recorded replies answer; of a replay only."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        kind, _, folder = value.partition(":")
+        if kind == "replay" and folder:
+            return {"kind": kind, "run": str(Path(folder).resolve())}  # found from anywhere
+        if value not in ("auto", "openai", "playbook", "batch"):
+            raise ValueError("give auto, openai, playbook, batch or replay:RUN")
+        return {"kind": kind}
+
+    @model_serializer
+    def __str__(self) -> str:
+        return self.kind if self.run is None else f"{self.kind}:{self.run}"
+
+    @property
+    def asks_a_model(self) -> bool:
+        """Whether a model may be asked and paid."""
+        return self.kind not in ("playbook", "replay")
+
+
 class Settings(BaseModel):
     """A run's settings. Strict: an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     strategy: Literal["beam", "greedy", "best-of-n", "tree"] = "beam"
-    """Whose children come next, and what is kept: see `beamsearch/search`."""
+    """Whose children come next and what is kept: beam, greedy, best-of-n or tree."""
     rounds: int = Field(8, ge=1)
+    """Rounds in all."""
     workers: int = Field(4, ge=1)
     """Parallel workers a round."""
     beam: int = Field(2, ge=1)
@@ -51,30 +95,30 @@ class Settings(BaseModel):
     repairs: int = Field(2, ge=0)
     """Repairs of a candidate that fails, where a model thinks."""
     tune: int | None = Field(None, ge=0)
-    """Launch parameters and block sizes tried for a variant that beats its parent, by their times
-    and without a model; 0: none. None: 12 where times are measured, none where they are modelled,
-    since a model hardly tells neighbours apart."""
+    """Launch parameters and block sizes tried after a variant's win, with no model. 0: none.
+    Default: 12, and none without a GPU, where modelled times hardly tell neighbours apart."""
     review: bool = False
-    """Whether the model looks for errors in candidates before they are judged."""
+    """Let the model look for errors before candidates are judged."""
     strict_nan: bool = False
-    """Whether a kernel must pass on what is not a number as the reference does; told where not."""
+    """Refuse kernels that do not pass NaN on as the reference does; else it is only told."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
-    """None: the problem's own."""
+    """float32, float16, bfloat16 or float64. Default: the problem's own."""
     precision: Precision = "reference"
-    """How imprecise products of float32 may be, in baselines, kernels and floor: as the reference's
-    are by PyTorch's defaults, or strictly float32."""
+    """reference: float32 as imprecise as the reference's by PyTorch's defaults; strict: no TF32 in
+    baselines, kernels and floor."""
     seed: int | None = None
-    """What proposals are drawn from (0 where none is given), and with it the judge's inputs. None:
-    these are drawn from a secret that the run keeps, so that no kernel can be made for them."""
+    """Draw everything from this seed. Default: proposals from 0, the judge's inputs from a secret
+    that the run keeps, so that no kernel can be made for them."""
     target: str = "h200"
-    """GPU compiled for where none is present."""
-    llm: str = "auto"
-    """Who thinks; auto: the endpoint where one is configured, else the playbook. `batch`: a model
-    through batch files. `replay:RUN`: the replies recorded in that run's folder."""
+    """GPU compiled for where none is present: h200, h100, a100, …"""
+    llm: Thinker = Thinker(kind="auto")
+    """Who thinks: auto (the endpoint where one is configured, else the playbook), openai, playbook,
+    batch (a model through batch files) or replay:RUN (the replies recorded in that folder)."""
     model: tuple[str, ...] = ()
-    """Models of the endpoint, each `name` or `name@weight`."""
+    """Model of the endpoint; several share, each as NAME@WEIGHT."""
     model_choice: Literal["weights", "bandit"] = "weights"
-    """Which of several models is asked; bandit: those whose kernels won before, more often."""
+    """Which of several models is asked: by weights, or bandit (those whose kernels won before, more
+    often)."""
     temperature: dict[str, float] = {}
     """By purpose (`variants = 1.0`); the model's own where there is none."""
     effort: dict[str, str] = {}
@@ -84,28 +128,30 @@ class Settings(BaseModel):
     answer_deadline_s: float = Field(1800.0, gt=0)
     """All tries of one call, and the waits between them."""
     learn_from: tuple[str, ...] = ()
-    """Folders of earlier runs whose lessons this one starts with."""
+    """Folder of an earlier run to learn from; may be repeated."""
     prices: str | None = None
     """A price list of one's own, which goes before the one that comes along."""
     max_cost: float | None = Field(None, gt=0)
-    """US dollars."""
+    """Stop before model calls cost more, in US dollars."""
     max_tokens: int | None = Field(None, gt=0)
-    """Tokens in and out."""
+    """Stop before more tokens, in and out."""
     max_calls: int | None = Field(None, gt=0)
+    """Stop before more model calls."""
     patience: int = Field(4, ge=1)
-    """Rounds without a confirmed win after which a run ends."""
+    """Stop after so many rounds without a confirmed win."""
     target_speedup: float | None = Field(None, gt=1)
-    """Speedup over the first kernel with which a run ends."""
+    """Stop when so many times as fast as the first kernel, confirmed."""
     floor_margin: float = Field(0.05, ge=0)
-    """A confirmed time at most this share above the floor ends a run: by default what is left is
-    within the error of the floor's own measured ceilings. 0: none does."""
+    """Stop when at most this share above the floor, confirmed: what is left is within the error of
+    the floor's own measured ceilings. 0: never."""
     max_candidates: int | None = Field(None, ge=1)
-    """Candidates, repairs too; 300 for `tree`. No worker is started that would pass it."""
+    """Start no worker whose candidates would be more. Default: none, for tree 300."""
     time_limit_s: float | None = Field(None, gt=0)
+    """Stop after this long: 90s, 20m, 1.5h."""
     device: int | None = Field(None, ge=0)
-    """CUDA device; None: the first where there is one."""
+    """CUDA device. Default: the first."""
     profiler: Literal["auto", "compiler"] = "auto"
-    """Auto: Nsight Compute where it can be used, else the compiler's profile."""
+    """auto: Nsight Compute where it can be used; compiler: the compiler's profile alone."""
 
     @field_validator("model", mode="before")
     @classmethod
@@ -119,25 +165,13 @@ class Settings(BaseModel):
     def _runs_found_from_anywhere(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(Path(folder).resolve()) for folder in value)
 
-    @field_validator("llm")
-    @classmethod
-    def _found_from_anywhere(cls, value: str) -> str:
-        kind, _, folder = value.partition(":")
-        if kind == "replay" and folder:
-            return f"{kind}:{Path(folder).resolve()}"
-        if value not in ("auto", "openai", "playbook", "batch"):
-            raise ValueError("give auto, openai, playbook, batch or replay:RUN")
-        return value
-
     def configurations(self, measures: bool) -> int:
         """What a sweep tries, where times are measured or not."""
         return self.tune if self.tune is not None else SWEPT * measures
 
-    @property
-    def replays(self) -> Path | None:
-        """Folder of the run whose replies answer, where that is who thinks."""
-        kind, _, folder = self.llm.partition(":")
-        return Path(folder) if kind == "replay" else None
+    def thought_by(self, who: str) -> Settings:
+        """The same settings with another thinker."""
+        return Settings.model_validate(self.model_dump() | {"llm": who})
 
 
 def parse_duration(text: str) -> float:
@@ -158,7 +192,9 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
             raise UsageError(f"cannot read the settings in {config}: {error}") from error
     values |= {key: value for key, value in flags.items() if value is not None}
     if "time_limit" in values:
-        values["time_limit_s"] = parse_duration(str(values.pop("time_limit")))
+        values["time_limit_s"] = values.pop("time_limit")
+    if "time_limit_s" in values:
+        values["time_limit_s"] = parse_duration(str(values["time_limit_s"]))
     try:
         settings = Settings(**values)
     except ValidationError as error:
@@ -177,10 +213,10 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     return settings
 
 
-def check_means_something(settings: Settings) -> None:
-    """Raise UsageError for settings of models where no model is asked."""
-    idle = [name for name in OF_MODELS if getattr(settings, name)]
-    if idle and (settings.llm == "playbook" or settings.replays is not None):
+def check_means_something(settings: Settings, names: Collection[str] = OF_MODELS) -> None:
+    """Raise UsageError for settings of models among these where no model is asked."""
+    idle = [name for name in OF_MODELS if name in names and getattr(settings, name)]
+    if idle and not settings.llm.asks_a_model:
         raise UsageError(
             f"with --llm {settings.llm} no model is asked, so {', '.join(idle)} would say nothing; "
             "leave it out, or choose another --llm"

@@ -4,6 +4,7 @@ import pytest
 
 from beamsearch.baselines.reference_times import _kept_file
 from beamsearch.errors import ProblemError, UsageError
+from beamsearch.gpu.machine import modelled
 from beamsearch.judge.runner.reference import problem_message, read_problem_message
 from beamsearch.problem.problem import find_problem
 from beamsearch.settings import Settings, differences, read_settings
@@ -31,7 +32,8 @@ def test_a_problem_takes_the_rule_to_other_processes_and_to_what_is_kept():
     strict = problem.with_precision("strict")
     assert read_problem_message(problem_message(strict)) == strict != problem
     assert strict.with_precision(None) == strict
-    assert _kept_file(problem, None, "source") == _kept_file(problem, None, "source")
-    assert _kept_file(problem, None, "source") != _kept_file(strict, None, "source")
+    here = modelled()
+    assert _kept_file(problem, here, "source") == _kept_file(problem, here, "source")
+    assert _kept_file(problem, here, "source") != _kept_file(strict, here, "source")
     with pytest.raises(ProblemError, match="reference or strict"):
         problem.with_precision("loose")

@@ -31,8 +31,9 @@ def look(stage: str, names: str, out: Path) -> None:
     """Compile or trace (`stage`) the variants whose names match, into a file: name -> record."""
     from measure_variants import load
 
+    from beamsearch.problem.instance import instantiate
     from beamsearch.problem.kernel import bind
-    from beamsearch.problem.problem import find_problem, instantiate
+    from beamsearch.problem.problem import find_problem
     from kernel_profiling.gpus import find_gpu
 
     if stage == "trace":

@@ -211,8 +211,10 @@ def check(variants: list[dict[str, str]]) -> int:
 
     import torch
 
+    from beamsearch.problem.instance import instantiate
     from beamsearch.problem.kernel import bind
-    from beamsearch.problem.problem import find_problem, instantiate, shrink
+    from beamsearch.problem.problem import find_problem
+    from beamsearch.problem.shrink import shrink
     from kernel_profiling.estimate.interpreter import mend_interpreter
 
     mend_interpreter()

@@ -48,8 +48,9 @@ def compile_only(variant: dict[str, str], folder: str) -> str:
     """Compile a variant's launches into Triton's cache, on `meta` tensors. Returns an error."""
     from triton.runtime.jit import JITFunction
 
+    from beamsearch.problem.instance import instantiate
     from beamsearch.problem.kernel import bind
-    from beamsearch.problem.problem import find_problem, instantiate
+    from beamsearch.problem.problem import find_problem
 
     run = JITFunction.run
     JITFunction.run = lambda self, *args, **kwargs: run(self, *args, **{**kwargs, "warmup": True})
@@ -69,7 +70,8 @@ class Lane:
     def __init__(self, name: str) -> None:
         import torch
 
-        from beamsearch.problem.problem import find_problem, instantiate
+        from beamsearch.problem.instance import instantiate
+        from beamsearch.problem.problem import find_problem
 
         problem = find_problem(name)
         self.name = name

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beamsearch.errors import UsageError
-from beamsearch.records.trace import R, read_record, write_record
+from beamsearch.records.record import R
+from beamsearch.records.trace import read_record, write_record
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

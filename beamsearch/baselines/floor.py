@@ -9,50 +9,47 @@ from typing import TYPE_CHECKING
 from beamsearch.baselines.cache import keep, read_kept
 from beamsearch.baselines.redundant_work import gives_away
 from beamsearch.errors import BeamsearchError
-from beamsearch.gpu.environment import cache_folder, devices, gpu_facts, gpu_state
+from beamsearch.gpu.environment import cache_folder, devices, gpu_state
 from beamsearch.gpu.lane import Lane
+from beamsearch.gpu.machine import Machine
 from beamsearch.gpu.usage import Usage
-from beamsearch.problem.problem import Problem, least_work
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import Problem
 from beamsearch.records.measurement import Measurement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kernel_profiling.floor.roofline import Ceilings
-    from kernel_profiling.gpus import Gpu
     from kernel_profiling.profile import Floor
 
 CEILINGS_TIMEOUT_S = 300.0
 """Measuring takes seconds, compiling its kernels on a slow machine a minute."""
 
 
-def measure_floor(
-    problem: Problem, gpu: Gpu | str, device: int | None, usage: Usage | None = None
-) -> Floor:
+def measure_floor(problem: Problem, machine: Machine, usage: Usage | None = None) -> Floor:
     """The least time of the problem's least work on this GPU.
 
-    `gpu`: the part, or its name. `usage`: the account that its time on the lane goes to. The rates
-    are those measured on this device at the problem's own mix of reads and writes, once for each
-    driver; without a device the datasheet's. FLOPs count at the rate of the cheapest format that
-    the problem's rule of precision allows (`LeastWork.products`). What no output depends on need
-    not be read, where this was seen at the true shapes. Raises BeamsearchError where measuring
-    fails.
+    `usage`: the account that its time on the lane goes to. The rates are those measured on this
+    GPU at the problem's own mix of reads and writes, once for each driver; where it is not here,
+    the datasheet's. FLOPs count at the rate of the cheapest format that the problem's rule of
+    precision allows (`LeastWork.products`). What no output depends on need not be read, where this
+    was seen at the true shapes. Raises BeamsearchError where measuring fails.
     """
     from kernel_profiling.floor.roofline import make_floor
 
     work = least_work(problem)
     ceilings = None
-    if device is not None:
-        ceilings = _ceilings(work.products, _read_share(problem), device, usage)
-    part = gpu_facts(device, gpu) if isinstance(gpu, str) else gpu
-    given = gives_away(problem, device, usage)
+    if machine.device is not None:
+        ceilings = _ceilings(work.products, _read_share(problem), machine.device, usage)
+    given = gives_away(problem, machine.device, usage)
     unused = sum(work.read.get(name, 0) * share for name, share in given.unused.items())
     needed = work.bytes_read - round(unused if given.true_shapes else 0)
-    floor = make_floor(needed, work.bytes_written, work.flops, work.products, part, ceilings)
+    floor = make_floor(needed, work.bytes_written, work.flops, work.products, machine.gpu, ceilings)
     return floor.model_copy(update={"gives_away": given})
 
 
-def beaten_floor(problem: Problem, floor: Floor, time: Measurement, device: int | None) -> Floor:
+def beaten_floor(problem: Problem, floor: Floor, time: Measurement, machine: Machine) -> Floor:
     """The floor once a verified kernel, or the reference, took so long: never above that time.
 
     It is lower where a measured ceiling was beaten, the record is from before unused inputs were
@@ -63,18 +60,18 @@ def beaten_floor(problem: Problem, floor: Floor, time: Measurement, device: int 
     """
     from kernel_profiling.floor.roofline import Ceilings, corrected_floor
 
-    if device is None or time.source != "measured":
+    if machine.device is None or time.source != "measured":
         return floor
-    part, work = gpu_facts(device, floor.gpu), least_work(problem)
+    part, work = machine.gpu, least_work(problem)
     if time.time_ms < floor.time_ms:
-        floor = measure_floor(problem, part, device)
+        floor = measure_floor(problem, machine)
     reached = floor.least_bytes / time.time_ms / 1e6
     if floor.least_bytes >= 4 * part.l2_bytes and reached > 1.01 * floor.bandwidth_gb_s:
-        path = _ceilings_file(work.products, _read_share(problem), device)
+        path = _ceilings_file(work.products, _read_share(problem), machine.device)
         kept = read_kept(path, Ceilings)
         if kept is not None and kept.bandwidth_gb_s < reached:
             keep(path, kept.model_copy(update={"bandwidth_gb_s": reached}))
-            floor = measure_floor(problem, part, device)
+            floor = measure_floor(problem, machine)
     return corrected_floor(floor, work.bytes_written, part, time.time_ms)
 
 
@@ -102,6 +99,7 @@ def _ceilings(
         return kept
     # In a process of its own, so that this one never holds the GPU.
     code = (
+        "import beamsearch\n"  # which finds the package in a checkout
         "from kernel_profiling.floor.roofline import measure_ceilings\n"
         f"print(measure_ceilings({products!r}, {read_share!r}, {device}).model_dump_json())"
     )

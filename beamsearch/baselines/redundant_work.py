@@ -18,8 +18,10 @@ from beamsearch.gpu.environment import cache_folder, devices
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.runner.reference import problem_message, read_problem_message
-from beamsearch.judge.sandbox.processes import scrubbed_environment
-from beamsearch.problem.problem import Problem, instantiate, shrink
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 
 if TYPE_CHECKING:
     from kernel_profiling.floor.redundant_work import Draw

@@ -3,57 +3,49 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from beamsearch.baselines.cache import keep, read_kept
-from beamsearch.gpu.environment import cache_folder, describe
+from beamsearch.gpu.environment import cache_folder
+from beamsearch.gpu.machine import Machine
 from beamsearch.problem.kernel import fingerprint
 from beamsearch.problem.problem import Problem
-from beamsearch.records.job import CompareJob, Executor, Subject
+from beamsearch.records.baselines import BASELINES, Baselines, baseline_subjects
+from beamsearch.records.job import CompareJob, Comparison, Subject
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.run import Baselines
 
-NAMES = ("eager", "compile", "max_autotune")
 ANCHOR = "anchor"
 
 
+def no_baselines() -> Baselines:
+    """Every baseline absent, for there is no GPU."""
+    reason = "no NVIDIA GPU here: PyTorch's own kernels can be neither timed nor modelled"
+    return Baselines(absent=dict.fromkeys(BASELINES, reason))
+
+
 def measure_baselines(
-    executor: Executor,
+    compare: Callable[[CompareJob], Comparison],
     input_source: str,
     *,
-    problem: Problem | None = None,
-    device: int | None = None,
+    problem: Problem,
+    machine: Machine,
 ) -> Baselines:
-    """Times of the reference in this visit, beside the input kernel.
+    """Times of the reference in this visit, beside the input kernel; `compare` takes them.
 
     Measured once and kept for the same GPU, driver, torch, triton, problem, dtype and rule of
-    precision, where `problem` and `device` are given. Kept times come from another visit: they are
-    scaled by the input kernel's time now over its time then, and carry the visit of now. Without a
-    GPU every baseline is absent, with the reason.
+    precision, where the GPU is one of this machine. Kept times come from another visit: they
+    are scaled by the input kernel's time now over its time then, and carry the visit of now.
     """
-    if not executor.measures:
-        reason = "no NVIDIA GPU here: PyTorch's own kernels can be neither timed nor modelled"
-        return Baselines(absent=dict.fromkeys(NAMES, reason))
-    path = None
-    if problem is not None and device is not None:
-        path = _kept_file(problem, device, input_source)
+    path = _kept_file(problem, machine, input_source) if machine.measures else None
     kept = read_kept(path, Baselines) if path is not None else None
     anchor = Subject(name=ANCHOR, source=input_source)
     if kept is not None and kept.anchor is not None:
-        now = executor.run(CompareJob(subjects=[anchor])).measurements.get(ANCHOR)
+        now = compare(CompareJob(subjects=[anchor])).measurements.get(ANCHOR)
         if now is not None:
             return rescale(kept, now)
-    subjects = [Subject(name="eager", kind="eager"), Subject(name="compile", kind="compile")]
-    subjects += [Subject(name="max_autotune", kind="max_autotune"), anchor]
-    comparison = executor.run(CompareJob(subjects=subjects))
-    measured = comparison.measurements
-    baselines = Baselines(
-        eager=measured.get("eager"),
-        compile=measured.get("compile"),
-        max_autotune=measured.get("max_autotune"),
-        anchor=measured.get(ANCHOR),
-        absent=comparison.failed,
-    )
+    comparison = compare(CompareJob(subjects=[*baseline_subjects(), anchor]))
+    baselines = Baselines.of(comparison, ANCHOR)
     if path is not None and not baselines.absent:
         keep(path, baselines)
     return baselines
@@ -85,14 +77,14 @@ def rescale(kept: Baselines, now: Measurement) -> Baselines:
     )
 
 
-def _kept_file(problem: Problem, device: int, input_source: str) -> Path:
+def _kept_file(problem: Problem, machine: Machine, input_source: str) -> Path:
     """The file named after everything that a baseline's time depends on, and its anchor."""
-    machine = describe(device)
+    here = machine.environment()
     facts = (
-        machine.gpu_uuid,
-        machine.driver,
-        machine.torch,
-        machine.triton,
+        here.gpu_uuid,
+        here.driver,
+        here.torch,
+        here.triton,
         problem.source,
         problem.dtype,
         problem.precision,

@@ -13,8 +13,10 @@ import typer
 from beamsearch.cli.options import DeviceOption, PrecisionOption
 
 if TYPE_CHECKING:
+    from beamsearch.executor.executor import Executor
+    from beamsearch.gpu.machine import Machine
     from beamsearch.problem.problem import Problem
-    from beamsearch.records.job import Comparison, Executor
+    from beamsearch.records.job import Comparison
     from beamsearch.records.measurement import Measurement
     from kernel_profiling.profile import Floor
 
@@ -83,25 +85,26 @@ def benchmark(
     an NVIDIA GPU.
     """
     from beamsearch.errors import NoGpuError
-    from beamsearch.gpu.environment import check_platform, pick_device
+    from beamsearch.gpu.environment import check_platform
+    from beamsearch.gpu.machine import find_machine
     from beamsearch.problem.problem import list_problems
 
     check_platform()
-    picked = pick_device(device)
+    machine = find_machine(device)
     entries = [find_entry(name, precision) for name in what or list_problems()]
-    if picked is None:
+    if not machine.measures:
         raise NoGpuError(
             "benchmark needs an NVIDIA GPU: it times kernels and models nothing; without one, "
             "`verify` checks a kernel and `run` models its time"
         )
     rows = []
     for entry in entries:
-        rows.append(measure(entry, picked))
+        rows.append(measure(entry, machine))
         typer.echo(line(rows[-1]))
     for text in summary(rows):
         typer.echo(text)
     if json is not None:
-        write(json, rows, picked)
+        write(json, rows, machine)
     if not all(row.sound for row in rows):
         raise typer.Exit(1)
 
@@ -112,13 +115,13 @@ def find_entry(name: str, precision: str | None = None) -> Entry:
     from dataclasses import replace
 
     from beamsearch.problem.problem import find_problem, read_problem
-    from beamsearch.records.trace import Trace
+    from beamsearch.records.packed import opened_run
 
     folder = Path(name)
     if not (folder / "run.json").is_file():
         problem = find_problem(name).with_precision(precision)
         return Entry(problem, {"input": problem.input_kernel, "opt": kept(problem.name)})
-    trace = Trace(folder)
+    trace = opened_run(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     best = trace.best_kernel_file
@@ -148,7 +151,7 @@ def kept(problem: str) -> Path | None:
     return max(runs, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def measure(entry: Entry, device: int) -> Row:
+def measure(entry: Entry, machine: Machine) -> Row:
     """Verify the kernels, then time everything that may be timed, interleaved in one visit."""
     from beamsearch.baselines.floor import beaten_floor, measure_floor
     from beamsearch.errors import BeamsearchError
@@ -158,13 +161,13 @@ def measure(entry: Entry, device: int) -> Row:
     times: dict[str, Measurement] = {}
     missing: dict[str, str] = {}
     try:
-        with lane(problem, device, "h200") as (executor, _):
+        with lane(problem, machine) as (executor, _):
             gpu = executor.gpu
-            floor = measure_floor(problem, gpu, device)
+            floor = measure_floor(problem, machine)
             comparison = compare(entry, executor)
             times, missing = comparison.measurements, comparison.failed
             for time in times.values():
-                floor = beaten_floor(problem, floor, time, device)
+                floor = beaten_floor(problem, floor, time, machine)
     except BeamsearchError as error:  # one problem's trouble is a line of its own, not the end
         missing = {name: str(error) for name in COLUMNS}
     return Row(problem.name, gpu, times, missing, floor)
@@ -172,14 +175,11 @@ def measure(entry: Entry, device: int) -> Row:
 
 def compare(entry: Entry, executor: Executor) -> Comparison:
     """Every kernel verified, then all that may be timed interleaved; a reason for each other."""
+    from beamsearch.records.baselines import baseline_subjects
     from beamsearch.records.job import CompareJob, JudgeJob, Subject
 
     missing: dict[str, str] = {}
-    subjects = [
-        Subject(name="eager", kind="eager"),
-        Subject(name="compile", kind="compile"),
-        Subject(name="max_autotune", kind="max_autotune"),
-    ]
+    subjects = baseline_subjects()
     for name, path in entry.kernels.items():
         if path is None:
             missing[name] = "missing"
@@ -227,6 +227,7 @@ def word(reason: str) -> str:
 
 def summary(rows: list[Row]) -> list[str]:
     """Over each baseline: geometric mean, median, how many are faster by more than the noise."""
+    from beamsearch.records.baselines import called
     from beamsearch.search import is_win
 
     lines = []
@@ -234,22 +235,20 @@ def summary(rows: list[Row]) -> list[str]:
         gains = [gain for row in rows if (gain := row.over(baseline)) is not None]
         if not gains:
             continue
-        name = {"compile": "torch.compile", "max_autotune": "max-autotune"}.get(baseline, baseline)
         lines.append(
-            f"over {name}: geometric mean {statistics.geometric_mean(gains):.2f}x, "
+            f"over {called(baseline)}: geometric mean {statistics.geometric_mean(gains):.2f}x, "
             f"median {statistics.median(gains):.2f}x, "
             f"faster on {sum(is_win(1 / gain, 1.0) for gain in gains)} of {len(rows)}"
         )
     return lines
 
 
-def write(path: Path, rows: list[Row], device: int) -> None:
+def write(path: Path, rows: list[Row], machine: Machine) -> None:
     """Every number and the machine it was taken on, as JSON."""
-    from beamsearch.gpu.environment import describe
     from beamsearch.records.trace import write_text
 
     content = {
-        "environment": describe(device).model_dump(mode="json"),
+        "environment": machine.environment().model_dump(mode="json"),
         "rows": [row.as_json() for row in rows],
         "summary": summary(rows),
     }

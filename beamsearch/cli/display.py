@@ -7,47 +7,24 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from beamsearch.cli.account import account, swept
-from beamsearch.cli.numbers import BASELINES, called, clock, of_products, progress, tell
+from beamsearch.cli.numbers import clock, of_products, progress, tell
 from beamsearch.proposer.prompts.facts import one_line
+from beamsearch.records.baselines import BASELINES, called
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
+    from beamsearch.records.baselines import Baselines
     from beamsearch.records.candidate import Candidate
     from beamsearch.records.round import RoundRecord
-    from beamsearch.records.run import Baselines, RunRecord
+    from beamsearch.records.run import RunRecord
 
 
 WINNER = "optimized_kernel_beam_search.py"
 """A run's best kernel, in the run's folder."""
-
-
-class Observer(Protocol):
-    """Told what a run does. Every method may be called from any thread, and returns at once."""
-
-    def run_started(self, record: RunRecord, folder: Path) -> None:
-        """The run is set up; its folder exists."""
-
-    def round_started(self, round: int, plans: list[str]) -> None:
-        """A round begins; one plan a worker."""
-
-    def worker(self, worker: int, doing: str) -> None:
-        """What a worker turns to."""
-
-    def candidate(self, candidate: Candidate) -> None:
-        """A candidate has its verdict."""
-
-    def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
-        """The round is on disk."""
-
-    def note(self, text: str) -> None:
-        """Something a person should know."""
-
-    def run_ended(self, record: RunRecord, folder: Path) -> None:
-        """The run has reached its end."""
 
 
 class Clock:

@@ -57,7 +57,7 @@ def look(device: int | None) -> Iterator[Line]:
     yield from _platform()
     yield from _packages()
     yield from _gpu(device)
-    yield _walls()
+    yield _isolation()
     yield _endpoint()
     yield from _folders()
 
@@ -176,17 +176,17 @@ def _ncu() -> Iterator[Line]:
         yield Line("ok", "ncu permission", permission.reason)
 
 
-def _walls() -> Line:
+def _isolation() -> Line:
     """What candidates are kept from."""
-    from beamsearch.judge.sandbox.isolation import here
+    from beamsearch.judge.sandbox.isolation import missing_here, missing_in_words
 
-    found = here()
-    if not found.startswith("missing"):
-        return Line("ok", "walls", "all that there are stand between candidates and the rest")
+    missing = missing_here()
+    if not missing:
+        return Line("ok", "isolation", "candidates have no network, files, processes or root")
     todo = (
         "in a container, start as root with CAP_SYS_ADMIN; candidates run without them until then"
     )
-    return Line("warn", "walls", found, todo)
+    return Line("warn", "isolation", missing_in_words(missing), todo)
 
 
 def _endpoint() -> Line:
@@ -201,10 +201,10 @@ def _endpoint() -> Line:
         )
     from beamsearch.llm.openai_chat import check_endpoint
 
-    answer = check_endpoint()
-    if answer.startswith("ok"):
-        return Line("ok", "endpoint", answer.removeprefix("ok").lstrip(": "))
-    return Line("warn", "endpoint", answer, "or go without: --llm playbook")
+    answers, told = check_endpoint()
+    if answers:
+        return Line("ok", "endpoint", told)
+    return Line("warn", "endpoint", told, "or go without: --llm playbook")
 
 
 def _folders() -> Iterator[Line]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from beamsearch.records.baselines import BASELINES, called
+
 if TYPE_CHECKING:
     from beamsearch.records.measurement import Measurement
     from beamsearch.records.run import RunRecord
     from kernel_profiling.profile import Floor
-
-BASELINES = ("eager", "compile", "max_autotune")
 
 
 def ratio(slow: Measurement | None, fast: Measurement | None) -> float | None:
@@ -89,11 +89,6 @@ def tell(now: Progress) -> str:
     if now.of_floor is not None:
         parts.append(f"{about}{now.of_floor:.2f}x the floor")
     return ", ".join(parts)
-
-
-def called(baseline: str) -> str:
-    """A baseline's name as people write it."""
-    return {"compile": "torch.compile", "max_autotune": "max-autotune"}.get(baseline, baseline)
 
 
 def clock(seconds: float) -> str:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import types
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
+
+from beamsearch.settings import Settings
 
 ProblemArgument = Annotated[
     str,
@@ -15,68 +21,91 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder
 JsonOption = Annotated[
     bool, typer.Option("--json", help="One JSON object on stdout; everything else on stderr.")
 ]
-DtypeOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="D", help="float32, float16, bfloat16 or float64. Default: the problem's own."
-    ),
-]
-PrecisionOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="P",
-        help="reference (default): float32 as imprecise as the reference's by PyTorch's defaults; "
-        "strict: no TF32 in baselines and kernels.",
-    ),
-]
-TargetOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="GPU", help="GPU compiled for where none is present: h200 (default), h100, a100, …"
-    ),
-]
-DeviceOption = Annotated[
-    int | None, typer.Option(metavar="N", min=0, help="CUDA device. Default: the first.")
-]
-TimeLimitOption = Annotated[
-    str | None, typer.Option(metavar="T", help="Stop after this long: 90s, 20m, 1.5h.")
-]
-PatienceOption = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Stop after N rounds without a confirmed win."),
-]
-TargetSpeedupOption = Annotated[
-    float | None,
-    typer.Option(metavar="X", help="Stop when X times as fast as the first kernel, confirmed."),
-]
-FloorMarginOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X",
-        min=0,
-        help="Stop when at most this share above the floor, confirmed. Default: 0.05; 0: never.",
-    ),
-]
-MaxCandidatesOption = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Stop before more candidates.")
-]
-SeedOption = Annotated[
-    int | None,
-    typer.Option(metavar="S", help="Draw everything from this seed. Default: inputs are secret."),
-]
-StrictNanOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--strict-nan", help="Refuse kernels that do not pass NaN on as the reference does."
-    ),
-]
-MaxCostOption = Annotated[
-    float | None,
-    typer.Option(metavar="USD", help="Stop before model calls cost more, in US dollars."),
-]
-MaxTokensOption = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Stop before more tokens, in and out.")
-]
-MaxCallsOption = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Stop before more model calls.")
-]
+Verb = Callable[..., None]
+
+METAVARS = {
+    "strategy": "NAME",
+    "beam": "K",
+    "variants": "V",
+    "seed": "S",
+    "dtype": "D",
+    "precision": "P",
+    "target": "GPU",
+    "llm": "WHO",
+    "model": "NAME",
+    "model_choice": "HOW",
+    "learn_from": "RUN",
+    "max_cost": "USD",
+    "time_limit_s": "T",
+}
+"""What stands for a value in the help, where it is not N for a whole number and X for another."""
+
+
+def option(name: str, *, default: bool = True) -> Any:
+    """A setting as an option of the command line: its type, its words and its default are those of
+    `Settings`, which also checks the value. Without `default`, what holds is no default."""
+    field = Settings.model_fields[name]
+    kind = str if name in ("time_limit_s", "llm") else _kind(field.annotation)
+    flag = f"--{name.removesuffix('_s').replace('_', '-')}"
+    told = " ".join((field.description or "").split())
+    if default and field.default and "Default" not in told:
+        told = f"{told} Default: {field.default}."
+    if kind is bool:
+        return Annotated[bool | None, typer.Option(flag, help=told)]
+    metavar = METAVARS.get(name, "X" if kind is float else "N")
+    return Annotated[kind | None, typer.Option(flag, metavar=metavar, help=told)]
+
+
+def _kind(annotation: Any) -> Any:
+    """The type of one given value: `list[str]` where there may be several."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return _kind(next(part for part in get_args(annotation) if part is not type(None)))
+    if get_origin(annotation) is tuple:
+        return list[str]
+    return str if get_origin(annotation) is Literal else annotation
+
+
+DtypeOption = option("dtype")
+PrecisionOption = option("precision")
+TargetOption = option("target")
+DeviceOption = option("device")
+SeedOption = option("seed")
+StrictNanOption = option("strict_nan")
+
+
+def takes_settings(
+    *names: str, defaults: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb these settings as options; it gets those that were given as `flags`, by name."""
+
+    def decorate(verb: Verb) -> Verb:
+        @wraps(verb)
+        def wrapper(**given: Any) -> None:
+            flags = {name: given.pop(name) for name in names}
+            verb(**given, flags={n: v for n, v in flags.items() if v is not None and v != []})
+
+        hints = get_type_hints(verb, include_extras=True)
+        own = signature(verb)
+        added = [
+            Parameter(
+                name,
+                Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=option(name, default=defaults),
+            )
+            for name in names
+        ]
+        kept = [
+            parameter.replace(annotation=hints[name])
+            for name, parameter in own.parameters.items()
+            if name != "flags"
+        ]
+        first = [p for p in kept if p.kind is not Parameter.KEYWORD_ONLY]
+        last = [p for p in kept if p.kind is Parameter.KEYWORD_ONLY]
+        parameters = [*first, *added, *last]
+        wrapper.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+        del wrapper.__wrapped__
+        return wrapper
+
+    return decorate

@@ -11,7 +11,8 @@ from beamsearch.cli.options import JsonOption
 
 def problems(json: JsonOption = False) -> None:
     """List the problems: shapes, dtype, least bytes, FLOPs."""
-    from beamsearch.problem.problem import find_problem, least_work, list_problems
+    from beamsearch.problem.least_work import least_work
+    from beamsearch.problem.problem import find_problem, list_problems
 
     rows = []
     for name in list_problems():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from beamsearch.cli.options import (
     SeedOption,
     TargetOption,
 )
+
+if TYPE_CHECKING:
+    from beamsearch.problem.problem import Problem
 
 
 def profile(
@@ -45,15 +48,15 @@ def profile(
     The floor, the traffic, findings, and the source with its counters: from Nsight Compute where
     there is a GPU, from the compiler alone where there is none. The kernel is verified first.
     """
-    from beamsearch.gpu.environment import check_platform, pick_device
+    from beamsearch.gpu.environment import check_platform
+    from beamsearch.gpu.machine import find_machine
 
     check_platform()
-    picked = pick_device(device)
+    machine = find_machine(device, target)
 
     from beamsearch.baselines.floor import beaten_floor, measure_floor
     from beamsearch.cli.profile_page import ProfilePage
     from beamsearch.cli.verify import as_json, read_source, told
-    from beamsearch.errors import UsageError
     from beamsearch.executor.opened import lane
     from beamsearch.problem.problem import find_problem
     from beamsearch.records.job import JudgeJob, ProfileJob, Subject
@@ -61,28 +64,35 @@ def profile(
     from kernel_profiling.ncu.line_counters import annotate
 
     found = find_problem(problem).with_dtype(dtype).with_precision(precision)
-    path = kernel or found.input_kernel
-    if path is None:
-        raise UsageError(f"{found.name} has no input_kernel.py; name a kernel file")
-    source = read_source(path)
-    subject = Subject(name=path.stem, source=source)
-    with lane(found, picked, target or "h200", seed) as (executor, scratch):
+    path = kernel_file(found, kernel)
+    subject = Subject(name=path.stem, source=read_source(path))
+    with lane(found, machine, seed) as (executor, scratch):
         judgement = executor.run(JudgeJob(subject=subject))
         if not judgement.verdict.correct:
             typer.echo(json_module.dumps(as_json(judgement)) if json else told(judgement))
             raise typer.Exit(1)
         taken = executor.run(ProfileJob(subject=subject))
         time = judgement.measurement
-        floor = measure_floor(found, executor.gpu, picked)
+        floor = measure_floor(found, machine)
         if time is not None:
-            floor = beaten_floor(found, floor, time, picked)
+            floor = beaten_floor(found, floor, time, machine)
         findings = find(taken, floor, time.time_ms if time else None)
-        listing = annotate(taken, source)
+        listing = annotate(taken, subject.source or "")
         page = ProfilePage(found.name, path, floor, time, taken, findings, listing, metrics)
         typer.echo(json_module.dumps(page.as_json()) if json else page.text())
         if keep_report:
             kept = keep(scratch, Path(f"{found.name}-{path.stem}.ncu-rep"), taken.source)
             typer.echo(f"report: {kept}", err=True)
+
+
+def kernel_file(problem: Problem, given: Path | None) -> Path:
+    """The file that was named, else the problem's own kernel. Raises UsageError."""
+    from beamsearch.errors import UsageError
+
+    path = given or problem.input_kernel
+    if path is None:
+        raise UsageError(f"{problem.name} has no input_kernel.py; name a kernel file")
+    return path
 
 
 def keep(scratch: Path, wanted: Path, source: str) -> Path:

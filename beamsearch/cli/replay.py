@@ -23,12 +23,13 @@ def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = Fal
     """
     from beamsearch.cli.display import make_display
     from beamsearch.gpu.environment import check_platform
+    from beamsearch.records.packed import opened_run
     from beamsearch.records.trace import Trace
     from beamsearch.run.replay import compare
     from beamsearch.run.replay import replay as run_again
 
     check_platform()
-    recorded = Trace(run)
+    recorded = opened_run(run)
     folder = output if output is not None else fresh_folder(recorded.run_record().problem)
     display = make_display(json)
     now = Trace(folder)

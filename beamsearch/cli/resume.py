@@ -2,61 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import shutil
+from pathlib import Path
+from typing import Any
 
 import typer
 
-from beamsearch.cli.options import (
-    FloorMarginOption,
-    JsonOption,
-    MaxCallsOption,
-    MaxCandidatesOption,
-    MaxCostOption,
-    MaxTokensOption,
-    PatienceOption,
-    RunArgument,
-    TargetSpeedupOption,
-    TimeLimitOption,
+from beamsearch.cli.options import JsonOption, RunArgument, takes_settings
+
+
+@takes_settings(
+    *("rounds", "patience", "target_speedup", "floor_margin", "max_candidates", "time_limit_s"),
+    *("max_cost", "max_tokens", "max_calls"),
+    defaults=False,
 )
-
-
-def resume(
-    run: RunArgument,
-    rounds: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Rounds in all, from now on.")
-    ] = None,
-    patience: PatienceOption = None,
-    target_speedup: TargetSpeedupOption = None,
-    floor_margin: FloorMarginOption = None,
-    max_candidates: MaxCandidatesOption = None,
-    time_limit: TimeLimitOption = None,
-    max_cost: MaxCostOption = None,
-    max_tokens: MaxTokensOption = None,
-    max_calls: MaxCallsOption = None,
-    json: JsonOption = False,
-) -> None:
+def resume(run: RunArgument, *, flags: dict[str, Any], json: JsonOption = False) -> None:
     """Go on with a stopped run.
 
     However it was stopped, it goes on from what is on disk; a finished run may be given more
-    rounds. Answers to a batch are read from `responses*.jsonl` in its folder.
+    rounds. Answers to a batch are read from `responses*.jsonl` in its folder. A packed run goes on
+    in a folder of its own under runs/.
     """
     from beamsearch.gpu.environment import check_platform
     from beamsearch.settings import parse_duration
 
     check_platform()
-    limits = {
-        "rounds": rounds,
-        "patience": patience,
-        "target_speedup": target_speedup,
-        "floor_margin": floor_margin,
-        "max_candidates": max_candidates,
-        "time_limit_s": None if time_limit is None else parse_duration(time_limit),
-        "max_cost": max_cost,
-        "max_tokens": max_tokens,
-        "max_calls": max_calls,
-    }
+    if "time_limit_s" in flags:
+        flags["time_limit_s"] = parse_duration(flags["time_limit_s"])
 
     from beamsearch.cli.run import observe
     from beamsearch.run import run as runner
 
-    observe(lambda observer: runner.resume(run, observer=observer, limits=limits), run, json)
+    folder = unpacked(run)
+    observe(lambda observer: runner.resume(folder, observer=observer, limits=flags), folder, json)
+
+
+def unpacked(run: Path) -> Path:
+    """The run's folder; of a packed run, a copy that may be written, and a word on where it is."""
+    from beamsearch.cli.run import fresh_folder
+    from beamsearch.records.packed import opened_run
+
+    there = opened_run(run)
+    if there.folder == run:
+        return run
+    folder = fresh_folder(there.run_record().problem)
+    shutil.copytree(there.folder, folder)
+    typer.echo(f"{run} is packed; the run goes on in {folder}", err=True)
+    return folder

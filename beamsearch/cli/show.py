@@ -22,9 +22,9 @@ def show(run: RunArgument, json: JsonOption = False) -> None:
     Rounds, candidates, speedups, multiple of the floor, what the model calls cost, notes.
     """
     from beamsearch.llm.costs import paid, run_prices
-    from beamsearch.records.trace import Trace
+    from beamsearch.records.packed import opened_run
 
-    trace = Trace(run)
+    trace = opened_run(run)
     record, rounds = trace.run_record(), trace.completed_rounds()
     speedups = {line.round: line.speedup for line in record.rounds}
     cost = paid(trace, run_prices(trace, record.settings.prices), speedups)

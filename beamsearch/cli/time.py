@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KernelsArgument = Annotated[
     list[Path], typer.Argument(metavar="KERNEL...", help="Kernel files, the first the subject.")
 ]
-BASELINES = ("input", "eager", "compile", "max_autotune", "max-autotune")
+TAKEN = ("input", "eager", "compile", "max_autotune", "max-autotune")
 """What stands beside the kernels, under these names."""
 
 
@@ -45,13 +45,14 @@ def time(
     correct. Needs an NVIDIA GPU.
     """
     from beamsearch.errors import NoGpuError
-    from beamsearch.gpu.environment import check_platform, pick_device
+    from beamsearch.gpu.environment import check_platform
+    from beamsearch.gpu.machine import find_machine
     from beamsearch.problem.problem import find_problem
 
     check_platform()
-    picked = pick_device(device)
+    machine = find_machine(device)
     found = find_problem(problem).with_dtype(dtype).with_precision(precision)
-    if picked is None:
+    if not machine.measures:
         raise NoGpuError(
             "time needs an NVIDIA GPU: a modelled time is no measurement; run it on a machine with "
             "one, or see with `verify` whether the kernel is correct and what the model says"
@@ -70,11 +71,11 @@ def time(
         path.resolve() for path in kernels
     }:
         named["input"] = found.input_kernel
-    with lane(found, picked, "h200", strict_nan=bool(strict_nan)) as (executor, _):
-        floor = measure_floor(found, executor.gpu, picked)
+    with lane(found, machine, strict_nan=bool(strict_nan)) as (executor, _):
+        floor = measure_floor(found, machine)
         comparison = compare(Entry(found, named), executor)
         for taken in comparison.measurements.values():
-            floor = beaten_floor(found, floor, taken, picked)
+            floor = beaten_floor(found, floor, taken, machine)
         gpu = executor.gpu
     if json:
         typer.echo(json_module.dumps(as_json(found.name, gpu, subject, comparison, floor)))
@@ -90,7 +91,7 @@ def named_kernels(kernels: list[Path]) -> dict[str, Path]:
     for path in kernels:
         full = str(path.resolve())
         names = (path.stem, path.name, str(path))
-        named[next((n for n in names if n not in named and n not in BASELINES), full)] = path
+        named[next((n for n in names if n not in named and n not in TAKEN), full)] = path
     return named
 
 

@@ -41,24 +41,26 @@ def verify(
     strict_nan: StrictNanOption = None,
 ) -> None:
     """Judge a kernel: every stage and check. Exit code 0 only where the verdict is correct."""
-    from beamsearch.gpu.environment import check_platform, pick_device
+    from beamsearch.gpu.environment import check_platform
+    from beamsearch.gpu.machine import find_machine
 
     check_platform()
-    picked = pick_device(device)
+    machine = find_machine(device, target)
 
     from beamsearch.executor.opened import lane
+    from beamsearch.judge.sandbox.isolation import missing_in_words
     from beamsearch.problem.problem import find_problem
     from beamsearch.records.job import JudgeJob, Subject
 
     found = find_problem(problem).with_dtype(dtype).with_precision(precision)
     source = read_source(kernel)
     subject = Subject(name=kernel.stem, source=source)
-    with lane(found, picked, target or "h200", seed, strict_nan=bool(strict_nan)) as (executor, _):
+    with lane(found, machine, seed, strict_nan=bool(strict_nan)) as (executor, _):
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
-        where, walls = executor.gpu, executor.walls()
+        where, isolation = executor.gpu, missing_in_words(executor.missing_isolation())
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
-    answer |= {"walls": walls, "precision": found.precision}
-    typer.echo(json_module.dumps(answer) if json else f"{walls}\n{told(judgement)}")
+    answer |= {"isolation": isolation, "precision": found.precision}
+    typer.echo(json_module.dumps(answer) if json else f"{isolation}\n{told(judgement)}")
     if not judgement.verdict.correct:
         raise typer.Exit(1)
 

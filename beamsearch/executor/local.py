@@ -12,7 +12,6 @@ from beamsearch.baselines.inductor.process import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.sandbox.homes import remove
-from beamsearch.judge.sandbox.isolation import told
 from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
 from beamsearch.judge.without_gpu import ModellingJudge
 from beamsearch.problem.problem import Problem
@@ -25,11 +24,11 @@ from beamsearch.records.job import (
     Subject,
     SweepJob,
 )
-from beamsearch.records.trace import R
+from beamsearch.records.record import R
 
 if TYPE_CHECKING:
+    from beamsearch.gpu.machine import Machine
     from beamsearch.judge.on_gpu import MeasuringJudge
-    from kernel_profiling.gpus import Gpu
 
 
 class LocalExecutor:
@@ -43,8 +42,7 @@ class LocalExecutor:
         self,
         problem: Problem,
         *,
-        gpu: Gpu,
-        device: int | None,
+        machine: Machine,
         scratch: Path,
         seed: int,
         interpreter_processes: int = 2,
@@ -53,29 +51,35 @@ class LocalExecutor:
         usage: Usage | None = None,
     ) -> None:
         self.usage = usage or Usage()
-        self.measures = device is not None
-        self.gpu = gpu.name
+        self.measures = machine.measures
+        self.gpu = machine.gpu.name
         self._problem = problem
-        self._device = device
+        self._machine = machine
         scratch = scratch.resolve()
         try:
             remove(scratch / "processes")
             scratch.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"cannot write in {scratch}: {error}") from error
-        self._servers = ForkServers(scratch, interpreter=device is None)
+        self._servers = ForkServers(scratch, interpreter=not machine.measures)
         self._servers.start()
         self._without: ModellingJudge | None = None
         self._measuring: MeasuringJudge | None = None
         common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
         common |= {"usage": self.usage, "strict_nan": strict_nan}
-        if device is None:
-            self._without = ModellingJudge(problem, gpu, slots=interpreter_processes, **common)
+        if machine.device is None:
+            self._without = ModellingJudge(
+                problem, machine.gpu, slots=interpreter_processes, **common
+            )
         else:
             from beamsearch.judge.on_gpu import MeasuringJudge
 
             self._measuring = MeasuringJudge(
-                problem, gpu, device=device, use_ncu=profiler != "compiler", **common
+                problem,
+                machine.gpu,
+                device=machine.device,
+                use_ncu=profiler != "compiler",
+                **common,
             )
             self.gpu = self._measuring.device_name
 
@@ -100,9 +104,9 @@ class LocalExecutor:
         if self._measuring is None:
             raise BeamsearchError("timing needs an NVIDIA GPU; there is none here")
         if isinstance(job, CompileJob):
-            assert self._device is not None
+            assert self._machine.device is not None
             uuid = self._measuring.gpu_uuid
-            return compile_reference(self._problem, job.way, self._device, uuid)
+            return compile_reference(self._problem, job.way, self._machine.device, uuid)
         assert isinstance(job, CompareJob)
         return self._measuring.compare(job.subjects)
 
@@ -111,9 +115,9 @@ class LocalExecutor:
         if self._measuring is not None:
             self._measuring.prepare(subjects)
 
-    def walls(self) -> str:
-        """Which walls around candidates are missing here, in one line."""
-        return told(self._servers.walls())
+    def missing_isolation(self) -> dict[str, str]:
+        """Parts of the isolation of candidates that the system refuses here, with the reasons."""
+        return {name: why for name, why in self._servers.missing_isolation().items() if why}
 
     def close(self) -> None:
         """End every process this executor started."""

@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from beamsearch.executor.executor import Executor
+    from beamsearch.gpu.machine import Machine
     from beamsearch.problem.problem import Problem
-    from beamsearch.records.job import Executor
 
 
 @contextmanager
 def lane(
     problem: Problem,
-    device: int | None,
-    target: str,
+    machine: Machine,
     seed: int | None = None,
     *,
     strict_nan: bool = False,
 ) -> Iterator[tuple[Executor, Path]]:
-    """An executor on this device, or one that compiles for the target where there is none; and its
-    scratch folder. Inputs are drawn from the seed, or from a secret one."""
+    """An executor for this machine, and its scratch folder. Inputs are drawn from
+    the seed, or from a secret one."""
     from beamsearch.executor.local import LocalExecutor
-    from beamsearch.gpu.environment import gpu_facts
     from beamsearch.judge.sandbox.homes import remove
 
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as scratch:
@@ -34,8 +33,7 @@ def lane(
         Path(scratch).chmod(0o711)
         executor = LocalExecutor(
             problem,
-            gpu=gpu_facts(device, target),
-            device=device,
+            machine=machine,
             scratch=Path(scratch),
             seed=secrets.randbits(128) if seed is None else seed,
             strict_nan=strict_nan,

@@ -8,7 +8,7 @@ from beamsearch.errors import Waiting
 from beamsearch.gpu.usage import Usage
 
 
-class Elsewhere:
+class RemoteExecutor:
     """Stands for a GPU on another machine: recorded results serve, and a new job waits for it."""
 
     measures = True
@@ -27,9 +27,9 @@ class Elsewhere:
     def prepare(self, subjects: Any) -> None:
         """Begin nothing: kernels are not judged here."""
 
-    def walls(self) -> str:
-        """None are missing: no candidate runs here."""
-        return ""
+    def missing_isolation(self) -> dict[str, str]:
+        """None: no candidate runs here."""
+        return {}
 
     def close(self) -> None:
         """End nothing: no process was started."""

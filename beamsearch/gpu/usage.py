@@ -15,11 +15,11 @@ Work = Literal["judging", "timing", "profiling", "tuning", "comparing", "prepari
 """What holds the lane: `timing` within a judgement, `preparing` what is done once."""
 Wait = Literal["another process", "compilation", "verification", "profiler", "model"]
 """What a lane that nobody holds waits for: a GPU that others use, the compiler, results checked on
-CPU cores, Nsight Compute's start and its report, whoever thinks. What is none of these is files:
-the trace, prompts, Python's own time."""
+CPU cores, Nsight Compute's start and its report, whoever thinks. What is none of these is Python's
+own time: parsing, rewriting, prompts, the trace."""
 WAITS: tuple[Wait, ...] = ("another process", "compilation", "verification", "profiler", "model")
 """Where several go on at once, the first is told: it is what will take the lane soonest."""
-FILES = "files"
+PYTHON = "python"
 
 
 class Usage:
@@ -66,7 +66,7 @@ class Usage:
         if self._holding:
             self._busy[self._holding[-1]] += seconds  # type: ignore[assignment]
         else:
-            why = next((wait for wait in WAITS if self._waiting[wait]), FILES)
+            why = next((wait for wait in WAITS if self._waiting[wait]), PYTHON)
             self._idle[why] += seconds  # type: ignore[assignment]
 
     def so_far(self) -> LaneUse:

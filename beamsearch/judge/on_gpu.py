@@ -10,45 +10,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import KernelError, ProblemError
-from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage
-from beamsearch.judge.capture.ahead import Captured, Captures, Form
+from beamsearch.judge.capture.ahead import Captured, Form
+from beamsearch.judge.gpu_session import GpuSession
 from beamsearch.judge.nvidia_tools.profiling_run import Profilers
 from beamsearch.judge.nvidia_tools.sanitizer import check_memory
-from beamsearch.judge.runner.client import Replay, RunnerProcess
-from beamsearch.judge.sandbox.memory import SharedMemory
-from beamsearch.judge.sandbox.processes import ForkServers
-from beamsearch.judge.sources import source_key, source_of, write_source, write_sources
-from beamsearch.judge.timing.measure import Visit
-from beamsearch.judge.timing.sweep import Sweeper
-from beamsearch.judge.timing.timing import prepare, time_calls
-from beamsearch.judge.verification.decide import ShapeSets
-from beamsearch.judge.verification.inputs import (
-    ALWAYS_DRAWN,
-    ORDER,
-    InputSet,
-    InputSets,
-    meta_arguments,
-    order_for,
-)
-from beamsearch.judge.verification.on_gpu import Elsewhere, shapes_for
-from beamsearch.judge.verification.python_call import call_python, tell_host_time
-from beamsearch.judge.verification.robustness import (
-    check_determinism,
-    tell_layouts,
-)
-from beamsearch.judge.verification.stages import (
+from beamsearch.judge.rejection import (
     FIRST_CALL_S,
     GPU_CALL_S,
     NOT_IN_A_RUN,
     Log,
     Rejected,
     check_entry,
-    guarded,
-    run_sets,
     unseen,
 )
-from beamsearch.problem.problem import Problem, shrink
+from beamsearch.judge.runner.client import Replay
+from beamsearch.judge.sandbox.processes import ForkServers
+from beamsearch.judge.sources import source_key, source_of, write_source, write_sources
+from beamsearch.judge.timing.sweep import Sweeper
+from beamsearch.judge.verification.input_set import ORDER
+from beamsearch.judge.verification.on_gpu import OtherShapes
+from beamsearch.judge.verification.python_call import tell_host_time
+from beamsearch.judge.verification.robustness import (
+    check_determinism,
+    tell_layouts,
+)
+from beamsearch.judge.verification.stages import run_sets
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import Comparison, Judgement, Subject, Sweep
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
@@ -61,18 +50,10 @@ if TYPE_CHECKING:
 TRUE_SETS = 5
 """Input sets at the true shapes, each from a seed of its own: `ALWAYS_DRAWN` that every candidate
 meets, and others that follow from its source. A thorough judgement takes one of each."""
-CLOSE_S = 5.0
-"""Seconds to wait for the lane at the end."""
-TUNING_CALLS = 5
-"""Timed calls by which an autotuned kernel's configuration is chosen."""
 
 
-class MeasuringJudge:
-    """Judges, times and profiles kernels on one GPU; thread-safe.
-
-    The judge's process holds reference, oracle and input memory on the same GPU; the runner maps
-    the inputs. Raises ProblemError where the problem does not fit on the GPU.
-    """
+class MeasuringJudge(GpuSession):
+    """Judges, times and profiles kernels on one GPU; thread-safe."""
 
     def __init__(
         self,
@@ -87,35 +68,19 @@ class MeasuringJudge:
         strict_nan: bool = False,
         usage: Usage | None = None,
     ) -> None:
-        import torch
-
-        torch.cuda.set_device(device)
-        self._visit = Visit(problem, gpu, device)
-        self.device_name = self._visit.device_name
-        self.gpu_uuid = self._visit.gpu_uuid
-        self._problem = problem
-        self._gpu = gpu
-        self._device = device
-        self._servers = servers
-        self._scratch = scratch
-        self._seed = seed
+        super().__init__(
+            problem, gpu, device=device, servers=servers, scratch=scratch, seed=seed, usage=usage
+        )
         self._strict_nan = strict_nan
-        self._usage = usage or Usage()
-        self._lane = Lane(self._visit.gpu_uuid, usage=self._usage)
-        memory = SharedMemory(f"cuda:{device}")
-        self._true = InputSets(problem, f"cuda:{device}", memory, seed)
-        self._shapes = ShapeSets(problem, seed, memory)
-        shapes = partial(shapes_for, self._shapes, problem)
-        self._captures = Captures(servers, gpu, meta_arguments(problem), self._usage, seed, shapes)
-        self._runner: RunnerProcess | None = None
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
         self._profiles: dict[str, Profile] = {}
-        self._chosen: dict[str, Form] = {}
-        """Source -> the form that was judged."""
-        self._host_us: dict[str, float] = {}
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self._profilers.close()
+        super().close()
 
     def judge(
         self,
@@ -140,12 +105,6 @@ class MeasuringJudge:
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
-
-    def _captured(self, source: str, log: Log) -> tuple[Captured, str]:
-        """A source's plans, and the path of its file. Raises Rejected."""
-        check_entry(source, log)
-        path = write_source(self._scratch, source)
-        return self._captures.result(path, source_key(source)), path
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin to compile kernels that will be judged, and profilers. Returns at once."""
@@ -198,67 +157,6 @@ class MeasuringJudge:
                 codes[code], forms[name] = name, found[name]
         return forms, failed | more
 
-    def _running(self) -> RunnerProcess:
-        """The runner, started anew where a fault took it. Needs the lane."""
-        if self._runner is None or not self._runner.alive:
-            self._runner = self._open_runner("candidates")
-        return self._runner
-
-    def _open_runner(self, name: str, env: dict[str, str] | None = None) -> RunnerProcess:
-        log = self._scratch / f"runner-{name}.log"
-        return RunnerProcess(self._device, self._visit.l2_bytes, log, env)
-
-    @contextmanager
-    def _settling(self) -> Iterator[None]:
-        """Memory as it was for the next candidate: one may have written anywhere."""
-        try:
-            yield
-        finally:
-            self._mend()
-
-    def _form(self, source: str, forms: Sequence[Form]) -> Form:
-        """The one form of a kernel, or of an autotuned one's the fastest that is right on new
-        values. Needs the lane. Raises Rejected where none is."""
-        key = source_key(source)
-        if key not in self._chosen:
-            self._chosen[key] = forms[0] if len(forms) == 1 else self._fastest(forms)
-        return self._chosen[key]
-
-    def _fastest(self, forms: Sequence[Form]) -> Form:
-        times: list[tuple[float, int]] = []
-        rejection: Rejected | None = None
-        timed = self._visit.timed_inputs(self._true, self._true_sets())
-        try:
-            for number, form in enumerate(forms):
-                try:
-                    with self._loaded(f"form {number}", form) as replay:
-                        prepare(replay, timed, FIRST_CALL_S)
-                        samples = time_calls(replay, timed, TUNING_CALLS, 0)
-                        times.append((min(sample.ms for sample in samples), number))
-                except Rejected as reason:
-                    rejection = rejection or reason
-                    self._mend()
-        finally:
-            timed.restore()
-        if not times:
-            assert rejection is not None
-            raise rejection
-        return forms[min(times)[1]]
-
-    @contextmanager
-    def _loaded(self, name: str, form: Form) -> Iterator[Replay]:
-        """A form in the runner. Raises Rejected."""
-        runner = self._running()
-        guarded(
-            Stage.COMPILE,
-            "loading",
-            lambda: runner.load(name, form.plan, form.compiled, FIRST_CALL_S),
-        )
-        try:
-            yield Replay(runner, name, form.plan.touched)
-        finally:
-            runner.drop(name)
-
     def _on_gpu(
         self, source: str, path: str, captured: Captured, form: Form, log: Log, thorough: bool
     ) -> Measurement:
@@ -269,7 +167,7 @@ class MeasuringJudge:
         timed = self._visit.timed_inputs(self._true, true)
         try:
             nan = thorough or self._strict_nan
-            Elsewhere(self._shapes, self._loaded, log, nan=nan, strict=self._strict_nan).run(
+            OtherShapes(self._shapes, self._loaded, log, nan=nan, strict=self._strict_nan).run(
                 captured
             )
             with self._loaded("candidate", form) as replay:
@@ -291,34 +189,6 @@ class MeasuringJudge:
         finally:
             timed.restore()
         return measurement
-
-    def _call_python(self, source: str, path: str, form: Form, log: Log) -> float:
-        """What a call of the source takes on the host, in microseconds; once a source. Needs the
-        lane. Raises Rejected."""
-        key = source_key(source)
-        if key not in self._host_us:
-            target = self._device, self._gpu.model_dump(mode="json")
-            on = self._true, self._true_sets()[0]
-            self._host_us[key] = call_python(self._servers, path, key, form, target, on, log)
-        return self._host_us[key]
-
-    def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:
-        """Those a candidate of this key is run on; the first of them are everybody's. Raises
-        ProblemError where they do not fit on the GPU."""
-        import torch
-
-        try:
-            return self._true.draw(count, order_for(key, self._seed))
-        except torch.OutOfMemoryError as error:
-            raise ProblemError(
-                f"{self._problem.name} does not fit on this GPU with its oracle in float32: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
-
-    def _mend(self) -> None:
-        """After each candidate, a correct one too: it may have written anywhere."""
-        self._true.mend()
-        self._shapes.mend()
 
     def _tell_layouts(self, path: str, key: str, form: Form, log: Log) -> None:
         """Layouts that are only told, at small shapes; nothing for a problem that has none."""
@@ -408,22 +278,6 @@ class MeasuringJudge:
                 except Rejected as rejection:
                     failed[subject.name] = rejection.reason
         return chosen
-
-    def close(self) -> None:
-        """Give the GPU's memory back; the fork servers must have ended.
-
-        Where somebody keeps the lane (a worker that was given up, within a profiler), the memory
-        goes back when this process ends.
-        """
-        self._captures.close()
-        self._profilers.close()
-        with self._lane.held(CLOSE_S) as held:
-            if not held:
-                return
-            if self._runner is not None:
-                self._runner.end()
-            self._true.close()
-            self._shapes.close()
 
     def profile(self, subject: Subject) -> Profile:
         """Nsight Compute's profile; the compiler's, with a note, where there can be none.

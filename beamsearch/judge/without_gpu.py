@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING
 
 from beamsearch.errors import KernelError
 from beamsearch.gpu.usage import Usage
+from beamsearch.judge.arguments import meta_arguments
+from beamsearch.judge.callee import load
 from beamsearch.judge.capture.ahead import Captured, Captures
-from beamsearch.judge.sandbox.memory import SharedMemory
-from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
-from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.verification.decide import Decision, ShapeSets
-from beamsearch.judge.verification.inputs import InputSets, meta_arguments
-from beamsearch.judge.verification.robustness import (
-    check_not_a_number,
-    check_two_alive,
-    tell_layouts,
-)
-from beamsearch.judge.verification.stages import (
+from beamsearch.judge.rejection import (
     COMPILE_S,
     INTERPRET_S,
     NOT_IN_A_RUN,
@@ -29,13 +21,24 @@ from beamsearch.judge.verification.stages import (
     Rejected,
     check_entry,
     guarded,
-    load,
     parsed,
     unseen,
 )
+from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
+from beamsearch.judge.sources import source_key, source_of, write_source
+from beamsearch.judge.verification.decide import Decision, ShapeSets
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.robustness import (
+    check_not_a_number,
+    check_two_alive,
+    tell_layouts,
+)
 from beamsearch.judge.verification.true_shapes import check_trace
 from beamsearch.problem.input_values import DISTRIBUTIONS
-from beamsearch.problem.problem import Problem, least_work, shrink
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import Judgement, Subject, Sweep
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict

@@ -16,8 +16,8 @@ from typing import Any
 
 from beamsearch.errors import NoAnswer, Unanswered, UsageError
 from beamsearch.llm.endpoint_errors import WORDS
-from beamsearch.llm.openai_chat import Completion, Ticket, text_of
-from beamsearch.llm.types import Manners, request_body
+from beamsearch.llm.openai_chat import text_of
+from beamsearch.llm.types import Completion, Sampling, Ticket, request_body
 from beamsearch.records.record import Record
 from beamsearch.records.trace import read_record, write_record, write_text
 
@@ -136,10 +136,10 @@ class Mailbox:
 class BatchModel:
     """A model that is asked through a mailbox."""
 
-    def __init__(self, model: str, mailbox: Mailbox, manners: Manners | None = None) -> None:
+    def __init__(self, model: str, mailbox: Mailbox, sampling: Sampling | None = None) -> None:
         self.name = model
         self._mailbox = mailbox
-        self._manners = manners or Manners()
+        self._manners = sampling or Sampling()
 
     def put(self, prompt: str, ticket: Ticket) -> Unanswered:
         """Have the question asked with the next hand-over; what to raise then."""

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from beamsearch.errors import OutOfBudget
 from beamsearch.llm.batch_files import BatchModel
-from beamsearch.llm.openai_chat import Chat, Completion, Ticket
 from beamsearch.llm.prices import Prices
-from beamsearch.llm.types import approximate_tokens
+from beamsearch.llm.types import Chat, Completion, Ticket, approximate_tokens
 
 TOKENS_OUT = 8_000
 """What an answer is taken to need before one was seen: two kernels of 200 lines, and thinking."""
@@ -37,7 +36,7 @@ class Limits:
     cost_usd: float | None = None
 
 
-class Purse:
+class Budget:
     """Lets a question through where the limits leave room for it. Safe in several threads.
 
     A question under way counts as its prompt's tokens and the longest answer seen so far, at least
@@ -124,35 +123,35 @@ def total(parts: Sequence[Spent]) -> Spent:
 
 
 class Paid:
-    """A chat that is paid from a purse."""
+    """A chat that is paid from a budget."""
 
-    def __init__(self, chat: Chat, purse: Purse) -> None:
+    def __init__(self, chat: Chat, budget: Budget) -> None:
         self.name = chat.name
         self._chat = chat
-        self._purse = purse
+        self._budget = budget
 
     def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The chat's answer. Raises OutOfBudget where there is no room for it."""
-        with self._purse.paying(self.name, prompt) as answers:
+        with self._budget.paying(self.name, prompt) as answers:
             answers.append(counted(prompt, self._chat.ask(prompt, ticket)))
         return answers[0]
 
 
 class PaidBatch:
-    """A model that is asked through batch files, paid from a purse."""
+    """A model that is asked through batch files, paid from a budget."""
 
-    def __init__(self, model: BatchModel, purse: Purse) -> None:
+    def __init__(self, model: BatchModel, budget: Budget) -> None:
         self.name = model.name
         self._model = model
-        self._purse = purse
+        self._budget = budget
 
     def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The answer in the files: it was paid for, so there is room for it. Raises Unanswered
         where there is none yet, OutOfBudget where there is no room for another request."""
         answer = self._model.find(ticket)
         if answer is None:
-            self._purse.reserve(self.name, prompt, batch=True)  # it stays under way
+            self._budget.reserve(self.name, prompt, batch=True)  # it stays under way
             raise self._model.put(prompt, ticket)
         answer = counted(prompt, answer)
-        self._purse.pay(self.name, answer)
+        self._budget.pay(self.name, answer)
         return answer

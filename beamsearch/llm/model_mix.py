@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from beamsearch.errors import UsageError
-from beamsearch.llm.openai_chat import Chat, Completion, Ticket
+from beamsearch.llm.types import Chat, Completion, Ticket
 
 Weights = Mapping[str, float]
 """Model -> how often it is asked, relative to the others."""
@@ -85,7 +85,7 @@ def _chance(seed: int, ticket: Ticket) -> random.Random:
     return random.Random(int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big"))
 
 
-class Panel:
+class ModelMix:
     """Several chats, of which one answers each question."""
 
     def __init__(self, chats: Mapping[str, Chat], choose: Choose) -> None:

@@ -1,95 +1,20 @@
-"""Asking a chat model: what is asked, what comes back, and patience with endpoints that falter."""
+"""A chat model behind an OpenAI-compatible endpoint, asked again where the endpoint fails."""
 
 from __future__ import annotations
 
 import difflib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
-
-from pydantic import AfterValidator
+from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
 from beamsearch.llm.endpoint_errors import Passing, UnknownModel, broken_connection, refusal
-from beamsearch.llm.types import Manners, request_body
-from beamsearch.records.call import Metered
-from beamsearch.records.record import Record
+from beamsearch.llm.retries import Retries
+from beamsearch.llm.types import Completion, Sampling, Ticket, request_body
 
 if TYPE_CHECKING:
     import openai
-    import tenacity
-
-
-class Ticket(Record):
-    """Which question of a run a prompt is: what names it in a ledger, a batch file or a replay."""
-
-    purpose: str
-    round: int
-    worker: int
-    attempt: int = 0
-    """0 for the first asking, 1 after one unreadable reply."""
-    subject: str = ""
-    """Tells questions of one worker and purpose apart: the name a repair will have."""
-    form: dict[str, Any] | None = None
-    """What the answer must fit: the `json_schema` of structured outputs; none for code."""
-
-    @property
-    def key(self) -> tuple[int, int, str, str, int]:
-        """What a recorded reply is found by."""
-        return (self.round, self.worker, self.purpose, self.subject, self.attempt)
-
-
-def storable(text: str) -> str:
-    """The text as a file gives it back: lines end in `\\n`, and half of a surrogate pair, which
-    JSON may hold and no file can, is U+FFFD."""
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole.replace("\r\n", "\n").replace("\r", "\n")
-
-
-Told = Annotated[str, AfterValidator(storable)]
-
-
-class Completion(Metered):
-    """What came back, and what it took."""
-
-    text: Told
-    """Empty where the model said nothing."""
-    model: Told
-    """As the endpoint reports it."""
-    asked: str | None = None
-    """The model as it was asked for; none where no model was asked."""
-    recorded_sha256: str | None = None
-    """Hash of the prompt that a replayed reply was given to, where it is another one."""
-
-
-class Chat(Protocol):
-    """Somebody who answers a prompt: a live endpoint; recorded or batched replies fit as well."""
-
-    name: str
-
-    def ask(self, prompt: str, ticket: Ticket) -> Completion:
-        """The answer to a prompt.
-
-        Raises NoAnswer where this question gets none, EndpointError where none will,
-        Unanswered where the answer is to be found later.
-        """
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long a faltering endpoint is borne."""
-
-    attempt_s: float = 600.0
-    """One try; a long answer of a reasoning model takes minutes."""
-    deadline_s: float = 1800.0
-    """All tries of one call and the waits between them."""
-    tries: int = 8
-    """With doubling waits, the eighth try is about two minutes after the first."""
-    first_wait_s: float = 1.0
-    longest_wait_s: float = 60.0
-    connect_s: float = 10.0
 
 
 class ChatModel:
@@ -99,13 +24,13 @@ class ChatModel:
         self,
         model: str,
         endpoint: Endpoint,
-        patience: Patience | None = None,
-        manners: Manners | None = None,
+        retries: Retries | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
         self.name = model
         self.endpoint = endpoint
-        self.patience = patience or Patience()
-        self.manners = manners or Manners()
+        self.retries = retries or Retries()
+        self.sampling = sampling or Sampling()
         self._structured = True
         """Until the endpoint refuses a schema for the answer."""
 
@@ -117,34 +42,25 @@ class ChatModel:
         # An event loop of its own: cancelling is the one way to end a reply that drips on for ever.
         if ticket.form is not None and self._structured:
             try:
-                return asyncio.run(self._ask(request_body(self.name, prompt, ticket, self.manners)))
+                return asyncio.run(
+                    self._ask(request_body(self.name, prompt, ticket, self.sampling))
+                )
             except NoStructures:
                 self._structured = False  # the prompt says in words, too, what the answer holds
         plain = ticket.model_copy(update={"form": None})
-        return asyncio.run(self._ask(request_body(self.name, prompt, plain, self.manners)))
+        return asyncio.run(self._ask(request_body(self.name, prompt, plain, self.sampling)))
 
     async def _ask(self, body: dict[str, Any]) -> Completion:
-        import tenacity
-
-        patience = self.patience
+        retries = self.retries
         started = time.monotonic()
         tries = 0
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Passing),
-            wait=self._wait_s,
-            stop=tenacity.stop_any(
-                tenacity.stop_after_attempt(patience.tries),
-                tenacity.stop_before_delay(patience.deadline_s),
-            ),
-            reraise=True,
-        )
         try:
-            async with _client(self.endpoint, patience) as client:
-                async for attempt in retrying:
+            async with _client(self.endpoint, retries) as client:
+                async for attempt in retries.attempts():
                     with attempt:
                         tries += 1
-                        left_s = patience.deadline_s - (time.monotonic() - started)
-                        answer = await self._try(client, body, min(patience.attempt_s, left_s))
+                        left_s = retries.deadline_s - (time.monotonic() - started)
+                        answer = await self._try(client, body, min(retries.attempt_s, left_s))
         except Passing as error:
             last = str(error)
         else:
@@ -185,18 +101,6 @@ class ChatModel:
             fault = UnknownModel(f"{fault}{_near(self.name, await _listed(client))}")
         raise fault
 
-    def _wait_s(self, state: tenacity.RetryCallState) -> float:
-        """What Retry-After says, else doubling waits; jitter lets workers fall out of step."""
-        import tenacity
-
-        first_s = self.patience.first_wait_s
-        error = state.outcome.exception() if state.outcome else None
-        jitter_s = tenacity.wait_random(0, first_s)(state)
-        if isinstance(error, Passing) and error.retry_after_s is not None:
-            return error.retry_after_s + jitter_s
-        longest_s = self.patience.longest_wait_s
-        return tenacity.wait_exponential(first_s, max=longest_s)(state) + jitter_s
-
     def _completion(self, answer: Any, latency_s: float, retries: int) -> Completion:
         message, usage = _message(answer), getattr(answer, "usage", None)
         text = text_of(getattr(message, "content", None), getattr(message, "refusal", None))
@@ -217,50 +121,52 @@ class NoStructures(EndpointError):
     """The endpoint refuses the request that asks for an answer in a given form."""
 
 
-def check_endpoint(model: str | None = None, env: Mapping[str, str] | None = None) -> str:
-    """One line on the endpoint: begins with `ok`, or says what to do. Asks no model anything."""
+def check_endpoint(
+    model: str | None = None, env: Mapping[str, str] | None = None
+) -> tuple[bool, str]:
+    """Whether the endpoint answers and has the model, and a line on it. Asks no model anything."""
     import asyncio
 
     try:
         endpoint = find_endpoint(read_env(environ=env))
         return asyncio.run(_check(model or DEFAULT_MODEL, endpoint))
     except EndpointError as error:
-        return str(error)
+        return False, str(error)
 
 
-async def _check(model: str, endpoint: Endpoint) -> str:
+async def _check(model: str, endpoint: Endpoint) -> tuple[bool, str]:
     import openai
 
     try:
-        async with _client(endpoint, Patience(attempt_s=10, connect_s=5)) as client:
+        async with _client(endpoint, Retries(attempt_s=10, connect_s=5)) as client:
             listed = [item.id async for item in client.models.list()]
     except openai.APIStatusError as error:
         if error.status_code in (404, 405, 501):
-            return (
+            return False, (
                 f"{endpoint.where} answers, but lists no models (HTTP {error.status_code}): check "
                 f"the path of {BASE_URL}, usually /v1; if it is right, the first question tells"
             )
-        return str(refusal(error, endpoint, model))
+        return False, str(refusal(error, endpoint, model))
     except openai.APIConnectionError as error:
-        return f"{endpoint.where}: {broken_connection(error, endpoint)}"
+        return False, f"{endpoint.where}: {broken_connection(error, endpoint)}"
     except (ValueError, AttributeError, TypeError):
-        return f"{endpoint.where} answers, but not as the OpenAI API does; check its address"
+        return False, f"{endpoint.where} answers, but not as the OpenAI API does; check its address"
     if model in listed:
-        return f"ok: {endpoint.where} answers and has the model {model}"
-    return (
+        return True, f"{endpoint.where} answers and has the model {model}"
+    return False, (
         f"{endpoint.where} answers, but does not list the model {model!r}; "
         f"choose another with --model{_near(model, listed)}"
     )
 
 
-def _client(endpoint: Endpoint, patience: Patience) -> openai.AsyncOpenAI:
+def _client(endpoint: Endpoint, retries: Retries) -> openai.AsyncOpenAI:
     import openai
 
     return openai.AsyncOpenAI(
         api_key=endpoint.key or "none",  # the SDK insists on one
         base_url=endpoint.base_url,
         max_retries=0,  # retried here, where Retry-After and the deadline are kept
-        timeout=openai.Timeout(patience.attempt_s, connect=patience.connect_s),
+        timeout=openai.Timeout(retries.attempt_s, connect=retries.connect_s),
     )
 
 

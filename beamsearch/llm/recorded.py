@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from beamsearch.errors import NoAnswer, UsageError
-from beamsearch.llm.openai_chat import Completion, Ticket
+from beamsearch.errors import NeverAnswered, UsageError
+from beamsearch.llm.types import Completion, Ticket
 from beamsearch.records.call import METERED, Call
+from beamsearch.records.packed import opened_run
 from beamsearch.records.trace import Trace, read_record
 
 
@@ -20,10 +21,9 @@ class Replay:
 
     def __init__(self, folder: Path) -> None:
         """Raises UsageError where the folder holds no run."""
-        self._trace = Trace(folder)
+        self._folder = folder
+        self._trace = opened_run(folder)
         self.name = f"the replies recorded in {folder.name}"
-        if not self._trace.run_file.is_file():
-            raise UsageError(f"{folder} holds no run to replay (no run.json in it)")
         self._calls = {ticket_of(call).key: call for call in recorded_calls(self._trace)}
         self.of_models = any(call.model is not None for call in self._calls.values())
         """Whether a model gave them, not the playbook."""
@@ -32,8 +32,8 @@ class Replay:
         """The recorded reply. Raises NoAnswer where there is none."""
         call = self._calls.get(ticket.key)
         if call is None:
-            raise NoAnswer(
-                f"{self._trace.folder} recorded no reply to {ticket.purpose} of worker "
+            raise NeverAnswered(
+                f"{self._folder} recorded no reply to {ticket.purpose} of worker "
                 f"{ticket.worker} in round {ticket.round} (attempt {ticket.attempt})"
             )
         path = self._trace.folder / call.reply_file

@@ -1,15 +1,16 @@
-"""What a model is sent: the body of one chat completion, the same live and in a batch file."""
+"""A question to a model and its answer, the same live, in a batch file and in a recording."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Protocol
 
-if TYPE_CHECKING:
-    from beamsearch.llm.openai_chat import Ticket
+from pydantic import AfterValidator
 
+from beamsearch.records.call import Metered
+from beamsearch.records.record import Record
 
 CHARACTERS_PER_TOKEN = 3.0
 """Fewer than the 3.2 to 4 that current tokenizers reach on code and English, so that an estimate
@@ -21,8 +22,63 @@ def approximate_tokens(text: str) -> int:
     return math.ceil(len(text.encode()) / CHARACTERS_PER_TOKEN)
 
 
+class Ticket(Record):
+    """Which question of a run a prompt is: what names it in a ledger, a batch file or a replay."""
+
+    purpose: str
+    round: int
+    worker: int
+    attempt: int = 0
+    """0 for the first asking, 1 after one unreadable reply."""
+    subject: str = ""
+    """Tells questions of one worker and purpose apart: the name a repair will have."""
+    form: dict[str, Any] | None = None
+    """What the answer must fit: the `json_schema` of structured outputs; none for code."""
+
+    @property
+    def key(self) -> tuple[int, int, str, str, int]:
+        """What a recorded reply is found by."""
+        return (self.round, self.worker, self.purpose, self.subject, self.attempt)
+
+
+def storable(text: str) -> str:
+    """The text as a file gives it back: lines end in `\\n`, and half of a surrogate pair, which
+    JSON may hold and no file can, is U+FFFD."""
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\r\n", "\n").replace("\r", "\n")
+
+
+Told = Annotated[str, AfterValidator(storable)]
+
+
+class Completion(Metered):
+    """What came back, and what it took."""
+
+    text: Told
+    """Empty where the model said nothing."""
+    model: Told
+    """As the endpoint reports it."""
+    asked: str | None = None
+    """The model as it was asked for; none where no model was asked."""
+    recorded_sha256: str | None = None
+    """Hash of the prompt that a replayed reply was given to, where it is another one."""
+
+
+class Chat(Protocol):
+    """Somebody who answers a prompt: a live endpoint; recorded or batched replies fit as well."""
+
+    name: str
+
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
+        """The answer to a prompt.
+
+        Raises NoAnswer where this question gets none, EndpointError where none will,
+        Unanswered where the answer is to be found later.
+        """
+
+
 @dataclass(frozen=True)
-class Manners:
+class Sampling:
     """How a model is asked, by purpose; a purpose that is not there gets the model's own way."""
 
     temperature: Mapping[str, float] = field(default_factory=dict)
@@ -30,13 +86,13 @@ class Manners:
     """Reasoning effort: `low`, `medium`, `high`, or what else the model knows."""
 
 
-def request_body(model: str, prompt: str, ticket: Ticket, manners: Manners) -> dict[str, Any]:
+def request_body(model: str, prompt: str, ticket: Ticket, sampling: Sampling) -> dict[str, Any]:
     """The body of a request to `/v1/chat/completions`."""
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
-    if ticket.purpose in manners.temperature:
-        body["temperature"] = manners.temperature[ticket.purpose]
-    if ticket.purpose in manners.effort:
-        body["reasoning_effort"] = manners.effort[ticket.purpose]
+    if ticket.purpose in sampling.temperature:
+        body["temperature"] = sampling.temperature[ticket.purpose]
+    if ticket.purpose in sampling.effort:
+        body["reasoning_effort"] = sampling.effort[ticket.purpose]
     if ticket.form is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": ticket.form}
     return body

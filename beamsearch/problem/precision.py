@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
-Precision = Literal["reference", "strict"]
+from beamsearch.settings import Precision
 
 
 def set_products(precision: Precision) -> None:

@@ -14,10 +14,9 @@ from beamsearch.settings import LIMITS, Settings
 
 if TYPE_CHECKING:
     from beamsearch.llm.batch_files import Mailbox
-    from beamsearch.llm.budget import Purse
+    from beamsearch.llm.budget import Budget
     from beamsearch.llm.model_mix import Choose
-    from beamsearch.llm.openai_chat import Chat
-    from beamsearch.llm.types import Manners
+    from beamsearch.llm.types import Chat, Sampling
 
 
 def make_proposer(
@@ -38,15 +37,15 @@ def make_proposer(
         if unknown := set(getattr(settings, name)) - set(get_args(Purpose)):
             known = ", ".join(get_args(Purpose))
             raise UsageError(f"{name}: unknown purpose {sorted(unknown)[0]!r}; known: {known}")
-    if settings.replays is not None:
+    if settings.llm.run is not None:
         from beamsearch.llm.recorded import Replay
         from beamsearch.proposer.model_proposer import ModelProposer
 
-        recorded = Replay(settings.replays)
+        recorded = Replay(settings.llm.run)
         proposer = ModelProposer(recorded)
         proposer.reads_prompts = recorded.of_models
         return proposer
-    if settings.llm == "batch":
+    if settings.llm.kind == "batch":
         from beamsearch.llm.batch_files import BatchModel
         from beamsearch.llm.budget import PaidBatch
 
@@ -55,20 +54,21 @@ def make_proposer(
         return _models(
             settings,
             trace,
-            lambda name, how, purse: PaidBatch(BatchModel(name, mailbox, how), purse),
+            lambda name, how, budget: PaidBatch(BatchModel(name, mailbox, how), budget),
         )
-    if settings.llm != "playbook":
+    if settings.llm.kind != "playbook":
         env = read_env(environ=env)
-        if decided(settings, env).llm == "openai":
+        if decided(settings, env).llm.kind == "openai":
             from beamsearch.llm.budget import Paid
-            from beamsearch.llm.openai_chat import ChatModel, Patience
+            from beamsearch.llm.openai_chat import ChatModel
+            from beamsearch.llm.retries import Retries
 
             endpoint = find_endpoint(env)
-            patience = Patience(settings.answer_timeout_s, settings.answer_deadline_s)
+            retries = Retries(settings.answer_timeout_s, settings.answer_deadline_s)
             return _models(
                 settings,
                 trace,
-                lambda name, how, purse: Paid(ChatModel(name, endpoint, patience, how), purse),
+                lambda name, how, budget: Paid(ChatModel(name, endpoint, retries, how), budget),
             )
     from beamsearch.proposer.playbook.playbook import Playbook
 
@@ -78,23 +78,23 @@ def make_proposer(
 def decided(settings: Settings, env: Mapping[str, str] | None = None) -> Settings:
     """The settings with `auto` decided: the endpoint where a model is named or one is configured,
     else the playbook. `env`: the endpoint's variables; by default those of `read_env`."""
-    if settings.llm != "auto":
+    if settings.llm.kind != "auto":
         return settings
     asks = settings.model or endpoint_configured(read_env() if env is None else env)
-    return settings.model_copy(update={"llm": "openai" if asks else "playbook"})
+    return settings.thought_by("openai" if asks else "playbook")
 
 
 def _models(
-    settings: Settings, trace: Trace | None, make: Callable[[str, Manners, Purse], Chat]
+    settings: Settings, trace: Trace | None, make: Callable[[str, Sampling, Budget], Chat]
 ) -> Proposer:
-    from beamsearch.llm.budget import Limits, Purse, Spent
+    from beamsearch.llm.budget import Budget, Limits, Spent
     from beamsearch.llm.costs import run_prices, spent
-    from beamsearch.llm.model_mix import Panel, read_weights
-    from beamsearch.llm.types import Manners
+    from beamsearch.llm.model_mix import ModelMix, read_weights
+    from beamsearch.llm.types import Sampling
     from beamsearch.proposer.model_proposer import ModelProposer
 
     weights = read_weights(settings.model or (DEFAULT_MODEL,))
-    manners = Manners(settings.temperature, settings.effort)
+    sampling = Sampling(settings.temperature, settings.effort)
     prices = run_prices(trace, settings.prices)
     unknown = [name for name in weights if name not in prices.models]
     if settings.max_cost is not None and unknown:
@@ -103,11 +103,11 @@ def _models(
             f"{prices.date}; give it in a file (`prices` in --config), or use --max-tokens"
         )
     limits = Limits(settings.max_calls, settings.max_tokens, settings.max_cost)
-    purse = Purse(limits, prices, spent(trace, prices) if trace is not None else Spent())
-    chats = {name: make(name, manners, purse) for name in weights}
+    budget = Budget(limits, prices, spent(trace, prices) if trace is not None else Spent())
+    chats = {name: make(name, sampling, budget) for name in weights}
     if len(chats) == 1:
         return ModelProposer(next(iter(chats.values())))
-    return ModelProposer(Panel(chats, _choose(settings, weights, trace)))
+    return ModelProposer(ModelMix(chats, _choose(settings, weights, trace)))
 
 
 def _choose(settings: Settings, weights: Mapping[str, float], trace: Trace | None) -> Choose:
@@ -122,7 +122,7 @@ def _choose(settings: Settings, weights: Mapping[str, float], trace: Trace | Non
 
 def make_mailbox(trace: Trace, settings: Settings) -> Mailbox | None:
     """The batch files of a run, where questions go through them."""
-    if settings.llm != "batch":
+    if settings.llm.kind != "batch":
         return None
     from beamsearch.llm.batch_files import Mailbox
 

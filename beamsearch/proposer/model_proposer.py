@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beamsearch.llm.openai_chat import Chat, Ticket
+from beamsearch.llm.types import Chat, Ticket
 from beamsearch.proposer.prompts.render import asked_again
 from beamsearch.proposer.questions import (
     FirstQuestion,

@@ -48,6 +48,8 @@ class Attempt(Record):
     reason: str = ""
     time: str | None = None
     """As printed: `0.541 ms` or `~0.541 ms`."""
+    modelled: bool = False
+    """Whether that time is modelled."""
     speedup_over_parent: float | None = None
     repair_of: str | None = None
     tuned_from: str | None = None

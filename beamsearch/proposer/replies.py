@@ -9,12 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from beamsearch.llm.openai_chat import storable
+from beamsearch.llm.types import storable
 from beamsearch.proposer.patches import DoesNotApply, apply_patch, is_patch
 from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.proposer.questions import Diagnosis, Reflection, Review, Variant
-from beamsearch.records.record import Record
-from beamsearch.records.trace import R
+from beamsearch.records.record import R, Record
 
 FENCE = re.compile(r"^```([\w+-]*)[^\S\n]*\n(.*?)^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
 ENTRY = re.compile(r"^\s*(def kernel_function|class ModelNew)\b", re.MULTILINE)

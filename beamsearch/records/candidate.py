@@ -1,8 +1,14 @@
 """A kernel under judgement, and the direction it came from."""
 
+import re
+
+from pydantic import field_validator
+
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Verdict
+
+_FINDINGS = re.compile(r" \(answers [a-z_, ]+\)$")
 
 
 class Direction(Record):
@@ -54,6 +60,12 @@ class Candidate(Record):
     """None where the verdict is not correct."""
     forecast: Forecast | None = None
     """None where it was not reviewed."""
+
+    @field_validator("description")
+    @classmethod
+    def _without_findings(cls, value: str) -> str:
+        """Runs recorded before the playbook left it out hold the finding behind the moves."""
+        return _FINDINGS.sub("", value)
 
     @property
     def time_ms(self) -> float:

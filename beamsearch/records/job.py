@@ -1,15 +1,14 @@
-"""What an executor is asked and what it answers: records both ways, so a lane may be elsewhere."""
+"""What an executor is asked and what it answers: records both ways, so a GPU may be elsewhere."""
 
-from collections.abc import Sequence
-from typing import Generic, Literal, Protocol
+from typing import Generic, Literal
 
-from beamsearch.gpu.usage import Usage
 from beamsearch.records.captured import Compilation
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.record import Record
-from beamsearch.records.trace import R
+from beamsearch.records.record import R, Record
 from beamsearch.records.verdict import Verdict
 from kernel_profiling.profile import Profile
+
+Baseline = Literal["eager", "compile", "max_autotune"]
 
 
 class Job(Record, Generic[R]):
@@ -20,7 +19,7 @@ class Subject(Record):
     """Something that can be called on the problem's inputs."""
 
     name: str
-    kind: Literal["kernel", "eager", "compile", "max_autotune"] = "kernel"
+    kind: Literal["kernel"] | Baseline = "kernel"
     """`kernel`: a source file; the others are the reference, as PyTorch runs it."""
     source: str | None = None
     """Source of a kernel; None for the reference."""
@@ -87,29 +86,3 @@ class SweepJob(Job[Sweep]):
     what is fast here is judged afterwards like any other kernel."""
 
     subjects: list[Subject]
-
-
-class Executor(Protocol):
-    """Runs jobs. A job either gives its record or raises a BeamsearchError; it never hangs."""
-
-    gpu: str
-    """Device name, or the target times are modelled for."""
-    measures: bool
-    """Whether times are measured here; otherwise they are modelled."""
-    usage: Usage
-    """Where the time goes."""
-
-    def run(self, job: Job[R]) -> R:
-        """The job's record."""
-        ...
-
-    def prepare(self, subjects: Sequence[Subject]) -> None:
-        """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
-        ...
-
-    def walls(self) -> str:
-        """Which walls around candidates are missing here, in one line."""
-        ...
-
-    def close(self) -> None:
-        """End every process this executor started."""

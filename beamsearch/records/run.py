@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from beamsearch.records.baselines import Baselines
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 from beamsearch.records.tuning import TuningTotals
@@ -24,22 +25,6 @@ class Environment(Record):
     beamsearch: str
     target: str
     """The GPU the times are for: the device, or the target compiled for."""
-
-
-class Baselines(Record):
-    """Times of the reference, each absent where it could not be measured, with the reason."""
-
-    eager: Measurement | None = None
-    compile: Measurement | None = None
-    """`torch.compile`, default mode."""
-    max_autotune: Measurement | None = None
-    """`torch.compile(mode="max-autotune-no-cudagraphs")`."""
-    anchor: Measurement | None = None
-    """The input kernel in the same visit."""
-    rescaled_from: str | None = None
-    """Visit in which they were measured, where they were kept from an earlier run; the times here
-    are scaled to the visit of the anchor."""
-    absent: dict[str, str] = {}
 
 
 class RoundSummary(Record):

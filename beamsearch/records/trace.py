@@ -7,15 +7,13 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from beamsearch.errors import UsageError
+from beamsearch.records.record import R
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
-
-R = TypeVar("R", bound=BaseModel)
 
 WORKER_FILES = (
     "input_ncu_metrics.json",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from beamsearch.proposer.questions import FirstQuestion, Proposer, Question, subject
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, write_record, write_text
+from beamsearch.run.stop import StopToken
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Answers:
     trace: Trace
     folder: Path
     proposer: Proposer
-    check_stop: Callable[[], None]
+    stop: StopToken
     """Raises Stopped where the run is being stopped."""
 
     def get(
@@ -49,5 +49,5 @@ class Answers:
         )
         write_record(self.folder / "calls" / f"{reply_file.stem}.json", call)
         write_text(reply_file, reply.text)
-        self.check_stop()
+        self.stop.check()
         return reply.text

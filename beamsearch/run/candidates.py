@@ -73,7 +73,7 @@ class Candidates:
                 return _refused(Outcome.SET_ASIDE, Stage.REVIEW, reason)
             subject = Subject(name=made.name, source=source)
             judged = self._judged_once(subject, print_ or made.name, seen)
-            self.shared.check_stop()
+            self.shared.stop.check()
             return judged
 
         return self._recorded(made, decide)

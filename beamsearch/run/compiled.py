@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from beamsearch.baselines.inductor.convert import convert
 from beamsearch.baselines.inductor.generated import NotTriton
+from beamsearch.executor.executor import Executor
 from beamsearch.proposer.questions import Variant
 from beamsearch.records.captured import Compilation
-from beamsearch.records.job import CompileJob, Executor
+from beamsearch.records.job import CompileJob
 from beamsearch.records.trace import recorded
+from beamsearch.run.stop import StopToken
 
 AUTHOR = "torch.compile"
 ITS_OWN = ("default", "max_autotune")
@@ -19,7 +20,7 @@ WITHOUT_LIBRARY = "triton_only"
 
 
 def compiled_kernels(
-    folder: Path, executor: Executor, problem: str, check_stop: Callable[[], None]
+    folder: Path, executor: Executor, problem: str, stop: StopToken
 ) -> tuple[list[Variant], list[str]]:
     """What the compiler wrote that is Triton alone, and why the rest is not.
 
@@ -35,7 +36,7 @@ def compiled_kernels(
 
         def compile_(way: str = way) -> Compilation:
             done = executor.run(CompileJob(way=way))
-            check_stop()
+            stop.check()
             return done
 
         compilation = recorded(folder / f"{way}.json", Compilation, compile_)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-
-from beamsearch.errors import BeamsearchError, Stopped
+from beamsearch.errors import BeamsearchError
+from beamsearch.executor.executor import Executor
+from beamsearch.records.baselines import Baselines, baseline_subjects
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import CompareJob, Executor, Subject
+from beamsearch.records.job import CompareJob, Subject
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.run import Baselines, Confirmation
+from beamsearch.records.run import Confirmation
 from beamsearch.records.trace import Trace, read_record, write_record
+from beamsearch.run.stop import StopToken
 from beamsearch.search import is_win
 
 
 def confirm(
-    trace: Trace, executor: Executor, best: Candidate, first_source: str, stop: threading.Event
+    trace: Trace, executor: Executor, best: Candidate, first_source: str, stop: StopToken
 ) -> Confirmation:
     """The winner, the input kernel and the baselines in one visit, interleaved; timed once.
 
@@ -26,26 +27,17 @@ def confirm(
     subjects = [
         Subject(name="winner", source=(trace.folder / (best.kernel_file or "")).read_text()),
         Subject(name="input", source=first_source),
-        Subject(name="eager", kind="eager"),
-        Subject(name="compile", kind="compile"),
-        Subject(name="max_autotune", kind="max_autotune"),
+        *baseline_subjects(),
     ]
     comparison = executor.run(CompareJob(subjects=subjects))
-    if stop.is_set():
-        raise Stopped("stopping")
+    stop.check()
     measured = comparison.measurements
     for name in ("winner", "input"):
         if name not in measured:
             raise BeamsearchError(
                 f"the {name} kernel could not be timed again: {comparison.failed.get(name)}"
             )
-    baselines = Baselines(
-        eager=measured.get("eager"),
-        compile=measured.get("compile"),
-        max_autotune=measured.get("max_autotune"),
-        anchor=measured["input"],
-        absent=comparison.failed,
-    )
+    baselines = Baselines.of(comparison, anchor="input")
     record = Confirmation(
         name=best.name, winner=measured["winner"], input=measured["input"], baselines=baselines
     )

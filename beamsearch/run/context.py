@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from beamsearch.errors import Stopped
+from beamsearch.executor.executor import Executor
 from beamsearch.proposer.questions import Memory, ProblemCard, Proposer
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import Executor, ProfileJob, Subject
+from beamsearch.records.job import ProfileJob, Subject
 from beamsearch.records.trace import Trace, recorded
+from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
 from kernel_profiling.findings.findings import find
 from kernel_profiling.profile import Finding, Floor, Profile
 
 if TYPE_CHECKING:
-    from beamsearch.cli.display import Observer
+    from beamsearch.run.observer import Observer
 
 T = TypeVar("T")
 
@@ -51,14 +52,9 @@ class Shared:
     proposer: Proposer
     floor: Floor | None
     observer: Observer
-    stop: threading.Event
+    stop: StopToken
     profiles: OncePerKey = field(default_factory=OncePerKey)
     judgements: OncePerKey = field(default_factory=OncePerKey)
-
-    def check_stop(self) -> None:
-        """Raise Stopped where the run is being stopped: called before a result is written."""
-        if self.stop.is_set():
-            raise Stopped("stopping")
 
     def source(self, candidate: Candidate) -> str:
         """Source of a candidate that has one."""
@@ -71,7 +67,7 @@ class Shared:
         def take() -> Profile:
             job = ProfileJob(subject=Subject(name=candidate.name, source=self.source(candidate)))
             profile = self.executor.run(job)
-            self.check_stop()
+            self.stop.check()
             return profile
 
         path = self.trace.profile(candidate.name)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from beamsearch.errors import KernelError
+from beamsearch.executor.executor import Executor
 from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.questions import FirstQuestion, Proposer
 from beamsearch.proposer.replies import UnreadableReply, read_variants
-from beamsearch.records.job import Executor, JudgeJob, Judgement, Subject
+from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.run.ask import Answers
+from beamsearch.run.stop import StopToken
 
 TRIES = 4
 """One answer, and as many corrected ones as turn nearly every failure right elsewhere."""
@@ -22,18 +23,18 @@ def write_first(
     question: FirstQuestion,
     proposer: Proposer,
     executor: Executor,
-    check_stop: Callable[[], None],
+    stop: StopToken,
 ) -> list[tuple[str, Judgement]]:
     """The kernels of the first reply that has a correct one, those that are; prompts, replies and
     verdicts stand with worker 0 of round 0. Raises KernelError where no answer is correct, and what
     asking raises."""
     folder = trace.worker(0, 0)
-    answers = Answers(trace, folder, proposer, check_stop)
+    answers = Answers(trace, folder, proposer, stop)
     prompt, problem = render(question), ""
     for attempt in range(TRIES):
         suffix = "" if attempt == 0 else f"_{attempt + 1}"
         text = answers.get(question, prompt, attempt, ("first_prompt", "first_reply"))
-        correct, problem = _correct(text, folder, f"first{suffix}", executor, check_stop)
+        correct, problem = _correct(text, folder, f"first{suffix}", executor, stop)
         if correct:
             return correct
         prompt = reask(prompt, text, problem)
@@ -44,7 +45,7 @@ def write_first(
 
 
 def _correct(
-    text: str, folder: Path, name: str, executor: Executor, check_stop: Callable[[], None]
+    text: str, folder: Path, name: str, executor: Executor, stop: StopToken
 ) -> tuple[list[tuple[str, Judgement]], str]:
     """The kernels of a reply that are correct, and what is wrong with the others."""
     try:
@@ -62,7 +63,7 @@ def _correct(
 
         def judge(job: JudgeJob = job) -> Judgement:
             judged = executor.run(job)
-            check_stop()
+            stop.check()
             return judged
 
         judged = recorded(folder / f"{called}.json", Judgement, judge)

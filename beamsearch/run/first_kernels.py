@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from beamsearch.errors import KernelError
+from beamsearch.executor.executor import Executor
 from beamsearch.proposer.questions import FirstQuestion, Proposer
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import (
     CompareJob,
     Comparison,
-    Executor,
     JudgeJob,
     Judgement,
     Subject,
@@ -22,6 +22,7 @@ from beamsearch.records.trace import Trace, read_record, recorded, write_record,
 from beamsearch.run.candidates import source_fingerprint
 from beamsearch.run.compiled import AUTHOR, compiled_kernels
 from beamsearch.run.first_kernel import write_first
+from beamsearch.run.stop import StopToken
 
 NEXT = "give one with --kernel, or let a model write it (OPENAI_API_KEY)"
 
@@ -61,7 +62,7 @@ class FirstKernels:
     executor: Executor
     proposer: Proposer
     question: FirstQuestion
-    check_stop: Callable[[], None]
+    stop: StopToken
     tell: Callable[[str], None]
     """Takes what people should know of those that came to nothing."""
 
@@ -69,7 +70,7 @@ class FirstKernels:
         """The source of the fastest; a candidate's record is left for each. Raises KernelError
         where none is correct, and what asking raises."""
         folder, problem = self.trace.round(0) / "compiled", self.question.problem.name
-        variants, reasons = compiled_kernels(folder, self.executor, problem, self.check_stop)
+        variants, reasons = compiled_kernels(folder, self.executor, problem, self.stop)
         found: list[Found] = []
         for variant in variants:
             assert variant.source is not None
@@ -95,7 +96,7 @@ class FirstKernels:
         def judge() -> Judgement:
             subject = Subject(name=f"first {number}", source=source)
             judged = self.executor.run(JudgeJob(subject=subject))
-            self.check_stop()
+            self.stop.check()
             return judged
 
         return recorded(self.trace.round(0) / "first" / f"{number}.json", Judgement, judge)
@@ -104,7 +105,7 @@ class FirstKernels:
         """The model's. That it wrote none ends the run only where there is no other."""
         try:
             written = write_first(
-                self.trace, self.question, self.proposer, self.executor, self.check_stop
+                self.trace, self.question, self.proposer, self.executor, self.stop
             )
         except KernelError as error:
             reasons.append(str(error))
@@ -123,7 +124,7 @@ class FirstKernels:
 
             def compare() -> Comparison:
                 comparison = self.executor.run(CompareJob(subjects=subjects))
-                self.check_stop()
+                self.stop.check()
                 return comparison
 
             path = self.trace.round(0) / "first" / "comparison.json"

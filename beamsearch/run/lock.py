@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from beamsearch.errors import UsageError
+from beamsearch.run.stop import StopToken
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def stop_on_signal(stop: threading.Event) -> Iterator[None]:
+def stop_on_signal(stop: StopToken) -> Iterator[None]:
     """SIGINT and SIGTERM set `stop`; a second one ends the process as it would have."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -31,14 +31,14 @@ class Progress:
         """What the run took so far, in every process."""
         return self._before + time.monotonic() - self._started
 
-    def left_s(self) -> float | None:
-        """Seconds until the time limit; None without one."""
+    def is_out_of_time(self) -> bool:
+        """Whether the time limit is reached."""
         limit = self.record.settings.time_limit_s
-        return None if limit is None else limit - self.seconds
+        return limit is not None and self.seconds >= limit
 
     def update(self, **fields: object) -> None:
         """Change the record, to be written with the next `save`."""
-        self.record = self.record.model_copy(update=fields)
+        self.record = self.record.with_values(**fields)
 
     def save(self, **fields: object) -> RunRecord:
         """Write the record, with what the rounds came to so far."""

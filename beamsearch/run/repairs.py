@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from beamsearch.errors import NoAnswer, Stopped, Unanswered
 from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation, Variant
 from beamsearch.proposer.replies import read_variants
 from beamsearch.records.candidate import Candidate
+from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import NOT_REPAIRED, Made, names_of, source_fingerprint
-
-if TYPE_CHECKING:
-    from beamsearch.run.worker import Worker
 
 
 class Line:
@@ -38,11 +35,11 @@ class Line:
 class Repairs:
     """The repairs of a worker's variants."""
 
-    def __init__(self, worker: Worker, situation: Situation, diagnosis: Diagnosis) -> None:
-        self.worker = worker
+    def __init__(self, bench: Bench, situation: Situation, diagnosis: Diagnosis) -> None:
+        self.bench = bench
         self.situation = situation
         self.diagnosis = diagnosis
-        self.seen = dict(worker.view.seen)
+        self.seen = dict(bench.view.seen)
 
     def run(self, tried: Iterable[tuple[Made, Candidate]]) -> list[Candidate]:
         """Every repair. All that failed are repaired once before any is repaired again, and one
@@ -52,7 +49,7 @@ class Repairs:
         gets no answer."""
         lines = [Line(made, candidate) for made, candidate in tried]
         self.seen |= names_of(line.last for line in lines) | self.seen
-        for number in range(1, self.worker.shared.settings.repairs + 1):
+        for number in range(1, self.bench.shared.settings.repairs + 1):
             errors: list[Stopped | NoAnswer] = []
             for line in lines:
                 try:
@@ -67,9 +64,9 @@ class Repairs:
 
     def _repair(self, line: Line, number: int) -> None:
         """One repair of a line's last candidate: asked for, judged, and added to the line."""
-        worker, failed = self.worker, line.last
+        bench, failed = self.bench, line.last
         name = f"{line.made[0].name}-f{number}"
-        worker.doing(f"repairing {failed.name}")
+        bench.doing(f"repairing {failed.name}")
         base = line.source or self.situation.parent_source
         question = RepairQuestion(
             **dict(self.situation),
@@ -77,19 +74,19 @@ class Repairs:
             failed=failed,
             failed_source=base,
             patch=line.made[-1].variant.patch,
-            earlier=[worker.trial(self.situation, c) for c in line.candidates[:-1]],
+            earlier=[bench.trial(self.situation, c) for c in line.candidates[:-1]],
             name=name,
         )
-        found, problem = worker.ask(
+        found, problem = bench.ask(
             question, f"{name}_prompt", f"{name}_reply", lambda text: read_variants(text, base)
         )
-        author = worker.author(f"{name}_reply")
+        author = bench.author(f"{name}_reply")
         if found is None:
-            repaired = worker.candidates.no_code(name, author, problem, repair_of=failed.name)
+            repaired = bench.candidates.no_code(name, author, problem, repair_of=failed.name)
         else:
             made = Made(name, self._new(found, line), author, repair_of=failed.name)
             # Of other lines' repairs nothing is known: which came first would depend on replies.
-            repaired = worker.judge(made, names_of(line.candidates) | self.seen)
+            repaired = bench.judge(made, names_of(line.candidates) | self.seen)
             line.made.append(made)
         line.candidates.append(repaired)
 

@@ -11,13 +11,15 @@ from beamsearch.errors import UsageError
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.run import RunRecord
 from beamsearch.run.run import run
+from beamsearch.settings import Settings
 
 if TYPE_CHECKING:
-    from beamsearch.cli.display import Observer
+    from beamsearch.run.observer import Observer
 
 from beamsearch.llm.recorded import recorded_calls
 from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.packed import opened_run
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace
 
@@ -49,17 +51,18 @@ def replay(recorded: Path, folder: Path, *, observer: Observer) -> RunRecord:
     Without a GPU, times are modelled for the recorded one. A first kernel that a model wrote is
     written again. Raises what `run` raises.
     """
-    there = Trace(recorded)
+    there = opened_run(recorded)
     record = there.run_record()
     if folder.resolve() == recorded.resolve():
         raise UsageError(f"{folder} is the recorded run itself; give another --output")
     problem = replace(read_problem(there.problem_file), name=record.problem)
     changed = {"llm": f"replay:{recorded.resolve()}", "rounds": _rounds(there), "device": None}
     changed |= dict.fromkeys(("time_limit_s", "max_cost", "max_tokens", "max_calls"))
-    changed["prices"] = str(there.prices_file.resolve()) if there.prices_file.is_file() else None
+    prices = Trace(recorded).prices_file  # where it still is when this run goes on
+    changed["prices"] = str(prices.resolve()) if prices.is_file() else None
     if record.environment.gpu is not None:
         changed["target"] = record.environment.target
-    settings = record.settings.model_copy(update=changed)
+    settings = Settings.model_validate(record.settings.model_dump() | changed)
     if any(call.round == 0 for call in recorded_calls(there)) or not there.input_file.is_file():
         problem = replace(problem, path=Trace(folder).problem_file)  # beside no kernel
         return run(problem, settings, folder, kernel=None, observer=observer)

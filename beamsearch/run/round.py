@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
-from beamsearch.errors import NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
+from beamsearch.errors import NeverAnswered, NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
 from beamsearch.llm.batch_files import Mailbox
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, Comparison, Subject
-from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
-from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.run.candidates import names_of
 from beamsearch.run.context import RoundView, Shared
+from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.memory.attempts import condense
 from beamsearch.run.memory.earlier_runs import earlier
 from beamsearch.run.memory.lessons import lessons
 from beamsearch.run.prefetch import begin_profiles
+from beamsearch.run.progress import Progress
 from beamsearch.run.results import (
     absent_files,
     comparable_times,
@@ -29,6 +28,7 @@ from beamsearch.run.results import (
     promote,
     round_results,
 )
+from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import tunings
 from beamsearch.run.worker import Worker
 from beamsearch.search import (
@@ -43,7 +43,6 @@ from beamsearch.search import (
     stop_reason,
 )
 from beamsearch.search.pairs import paired
-from kernel_profiling.profile import Floor
 
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""
@@ -67,29 +66,25 @@ class Rounds:
     def __init__(
         self,
         shared: Shared,
-        left_s: Callable[[], float | None],
-        interrupted: threading.Event,
-        saved: Callable[[], RunRecord],
-        floor_after: Callable[[Measurement | None], Floor | None],
-        mailbox: Mailbox | None = None,
+        progress: Progress,
+        floor: KnownFloor,
         *,
+        interrupted: StopToken,
+        mailbox: Mailbox | None = None,
         asked_for_more: bool = False,
     ) -> None:
         """`asked_for_more`: who goes on raised a limit; rounds with nothing new do not end it."""
         self.shared = shared
-        self.left_s = left_s
-        """Seconds until the time limit; None without one."""
+        self.progress = progress
+        self.floor = floor
         self.interrupted = interrupted
         """Set when the user stops the run."""
-        self.saved = saved
-        """Rebuilds `run.json` after a round and returns it."""
-        self.floor_after = floor_after
-        """The floor once a right kernel took so long: no time is below it without its saying so."""
         self.mailbox = mailbox
         """The batch files, where questions go through them."""
         settings = shared.settings
         self.strategy = STRATEGIES[settings.strategy]
-        replays = settings.replays is not None  # every recorded round, however kernels do here
+        # A replay takes every recorded round, however its kernels do here.
+        replays = settings.llm.kind == "replay"
         self.limits = Limits(
             rounds=settings.rounds,
             patience=None if replays else settings.patience,
@@ -105,7 +100,7 @@ class Rounds:
             done = self.shared.trace.completed_rounds()
             best = find_candidate(done, done[-1].running_best)
             everyone = [c for record in done for c in record.candidates]
-            self.shared = replace(self.shared, floor=self.floor_after(best.measurement))
+            self.shared = replace(self.shared, floor=self.floor.after(best.measurement))
             reason = stop_reason(
                 done,
                 self.limits,
@@ -113,7 +108,7 @@ class Rounds:
                 speedup=1 / comparable_times(self.shared.trace, everyone)[best.name],
                 modelled=not self.shared.executor.measures,
                 multiple_of_floor=multiple_of_floor(best.measurement, self.shared.floor),
-                out_of_time=self.left_s() is not None and (self.left_s() or 0) <= 0,
+                out_of_time=self.progress.is_out_of_time(),
             )
             if reason is not None:
                 return reason
@@ -191,15 +186,13 @@ class Rounds:
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(timeout=0.05)
-            left = self.left_s()
-            out_of_time = out_of_time or (left is not None and left <= 0)
+            out_of_time = out_of_time or self.progress.is_out_of_time()
             if (out_of_time or self.interrupted.is_set()) and give_up is None:
                 self.shared.stop.set()
                 give_up = time.monotonic() + STOP_GRACE_S
             if give_up is not None and time.monotonic() > give_up:
                 break  # what still waits for a model or a kernel is abandoned, to be done again
-        if self.interrupted.is_set():
-            raise Stopped("stopping")
+        self.interrupted.check()
         if out_of_time and (errors or give_up):
             return "the time limit is reached"
         return self._without_answers(workers, errors)
@@ -219,8 +212,8 @@ class Rounds:
                 return str(error)
             if isinstance(error, Stopped):
                 raise error
-        replays = self.shared.settings.replays is not None  # what was not recorded never will be
-        if errors and len(errors) == len(workers) and not replays:
+        later = any(not isinstance(error, NeverAnswered) for _, error in errors)
+        if len(errors) == len(workers) and later:
             raise errors[0][1]  # nobody is answered: going on would only burn rounds
         for worker, error in errors:
             worker.give_up(str(error))
@@ -275,7 +268,7 @@ class Rounds:
         round_results(self.shared.trace, record, by_name, times, self.shared.floor)
         write_record(folder / "round.json", record)
 
-        self.shared.observer.round_ended(record, self.saved())
+        self.shared.observer.round_ended(record, self.progress.save())
 
     def _confirm(self, number: int, best: Candidate, before: Candidate) -> bool:
         """Whether the round's best, which seems faster, is: measured again beside the other."""
@@ -292,8 +285,7 @@ class Rounds:
 
         def compare() -> Comparison:
             comparison = self.shared.executor.run(CompareJob(subjects=subjects))
-            if self.interrupted.is_set():
-                raise Stopped("stopping")
+            self.interrupted.check()
             return comparison
 
         path = self.shared.trace.round(number) / "confirmation.json"

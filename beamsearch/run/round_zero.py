@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beamsearch.baselines.floor import measure_floor
-from beamsearch.baselines.reference_times import measure_baselines
-from beamsearch.errors import KernelError, OutOfBudget, Stopped, Unanswered, Waiting
-from beamsearch.executor.remote import Elsewhere
+from beamsearch.baselines.reference_times import measure_baselines, no_baselines
+from beamsearch.errors import KernelError, OutOfBudget, Unanswered, Waiting
+from beamsearch.executor.executor import Executor
+from beamsearch.executor.remote import RemoteExecutor
+from beamsearch.gpu.machine import Machine
 from beamsearch.problem.kernel import alike
 from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
+from beamsearch.records.baselines import Baselines
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import CompareJob, Executor, JudgeJob, Subject
+from beamsearch.records.job import CompareJob, JudgeJob, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
-from beamsearch.records.run import Baselines
 from beamsearch.records.trace import Trace, recorded, write_text
 from beamsearch.run.candidates import source_fingerprint
 from beamsearch.run.first_kernels import FirstKernels, first_candidates, first_name
 from beamsearch.run.progress import Progress
 from beamsearch.run.results import comparable_times
 from beamsearch.run.round import hand_over
+from beamsearch.run.stop import StopToken
 from beamsearch.search import distinct
 
 if TYPE_CHECKING:
-    from beamsearch.cli.display import Observer
     from beamsearch.llm.batch_files import Mailbox
-    from kernel_profiling.gpus import Gpu
+    from beamsearch.run.observer import Observer
 
 INPUT = first_name(0)
 """Name of the input kernel."""
@@ -44,9 +45,8 @@ class FirstRound:
     executor: Executor
     progress: Progress
     observer: Observer
-    gpu: Gpu
-    device: int | None
-    stop: threading.Event
+    machine: Machine
+    stop: StopToken
     """Set when the user stops the run."""
 
     def find_kernel(self, card: ProblemCard, proposer: Proposer, mailbox: Mailbox | None) -> str:
@@ -61,7 +61,7 @@ class FirstRound:
             executor=self.executor,
             proposer=proposer,
             question=FirstQuestion(problem=card, gpu=self.executor.gpu, floor=floor),
-            check_stop=self._check_stop,
+            stop=self.stop,
             tell=self._tell,
         )
         try:
@@ -95,15 +95,19 @@ class FirstRound:
             )
         assert first.measurement is not None
         self._anchor(first.measurement)
-        if resumed and not isinstance(self.executor, Elsewhere):
+        if resumed and not isinstance(self.executor, RemoteExecutor):
             self._time_again(first.measurement, source)
         self._measure_floor()
         self.observer.worker(0, "measuring the baselines")
         baselines = recorded(
             folder / "baselines.json",
             Baselines,
-            lambda: measure_baselines(
-                self.executor, source, problem=self.problem, device=self.device
+            lambda: (
+                measure_baselines(
+                    self.executor.run, source, problem=self.problem, machine=self.machine
+                )
+                if self.executor.measures
+                else no_baselines()
             ),
         )
         self.progress.update(baselines=baselines)
@@ -130,15 +134,11 @@ class FirstRound:
                 kept[source] = candidate
         return list(kept.values())
 
-    def _check_stop(self) -> None:
-        if self.stop.is_set():
-            raise Stopped("stopping")
-
     def _judge(self, source: str) -> Candidate:
         path = self.trace.round(0) / f"{INPUT}.py"
         write_text(path, source)
         judged = self.executor.run(JudgeJob(subject=Subject(name=INPUT, source=source)))
-        self._check_stop()
+        self.stop.check()
         return Candidate(
             name=INPUT,
             round=0,
@@ -152,7 +152,7 @@ class FirstRound:
 
     def _measure_floor(self) -> None:
         if self.progress.record.floor is None:
-            floor = measure_floor(self.problem, self.gpu, self.device, self.executor.usage)
+            floor = measure_floor(self.problem, self.machine, self.executor.usage)
             self.progress.update(floor=floor)
 
     def _anchor(self, time: Measurement) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,23 +12,28 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from beamsearch.baselines.floor import beaten_floor
 from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.executor.remote import Elsewhere
-from beamsearch.gpu.environment import describe, gpu_facts, gpu_warnings, pick_device
+from beamsearch.executor.remote import RemoteExecutor
+from beamsearch.gpu.environment import gpu_warnings
+from beamsearch.gpu.machine import find_machine
 from beamsearch.gpu.usage import Usage
+from beamsearch.judge.sandbox.isolation import missing_in_words
 from beamsearch.llm.costs import keep_prices, other_prompts
 from beamsearch.llm.endpoint import BASE_URL, KEY, endpoint_configured, read_env
 from beamsearch.problem.kernel import read_kernel
-from beamsearch.problem.problem import Problem, least_work, read_problem
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.proposer.factory import decided, make_mailbox, make_proposer
 from beamsearch.proposer.prompts.problem_card import make_card
-from beamsearch.records.run import Baselines, Environment, RunRecord
+from beamsearch.records.baselines import Baselines
+from beamsearch.records.packed import written_run
+from beamsearch.records.run import Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.run.confirmation import confirm, slower_than_compiler
 from beamsearch.run.context import Shared
 from beamsearch.run.first_kernels import NEXT
+from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.lock import folder_lock, stop_on_signal
 from beamsearch.run.memory.earlier_runs import learn
 from beamsearch.run.progress import Progress
@@ -37,17 +41,15 @@ from beamsearch.run.results import clear_scratch
 from beamsearch.run.round import Rounds
 from beamsearch.run.round_zero import FirstRound
 from beamsearch.run.standalone import standalone
+from beamsearch.run.stop import StopToken
 from beamsearch.run.winner import choose_winner
 from beamsearch.settings import Settings, check_means_something, differences
 
 if TYPE_CHECKING:
-    from beamsearch.cli.display import Observer
+    from beamsearch.executor.executor import Executor
     from beamsearch.llm.batch_files import Mailbox
     from beamsearch.proposer.questions import Proposer
-    from beamsearch.records.job import Executor
-    from beamsearch.records.measurement import Measurement
-    from kernel_profiling.gpus import Gpu
-    from kernel_profiling.profile import Floor
+    from beamsearch.run.observer import Observer
 
 
 def run(
@@ -66,11 +68,11 @@ def run(
     """
     problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
     path = kernel or problem.input_kernel
-    trace = Trace(folder)
+    trace = written_run(folder)
     source = trace.first_source() if path is None else read_kernel(path)
     if trace.run_file.is_file():
-        if settings.llm == "auto":
-            settings = settings.model_copy(update={"llm": _who_goes_on(trace.run_record())})
+        if settings.llm.kind == "auto":
+            settings = settings.thought_by(_who_goes_on(trace.run_record()))
     elif not trace.barely_begun():
         raise UsageError(f"{folder} is not empty and holds no run; give another --output")
     settings = decided(settings)
@@ -87,7 +89,7 @@ def resume(
 ) -> RunRecord:
     """Go on with a run from what is on disk, with its own settings; `limits` (`settings.LIMITS`)
     may grow. Raises what `run` raises."""
-    trace = Trace(folder)
+    trace = written_run(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     given = {name: value for name, value in (limits or {}).items() if value is not None}
@@ -97,7 +99,7 @@ def resume(
     except ValidationError as error:
         wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
         raise UsageError(f"these limits cannot be: {wrong}") from error
-    check_means_something(settings)
+    check_means_something(settings, given)
     problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
     source = trace.first_source()
     more = bool(given)
@@ -106,8 +108,8 @@ def resume(
 
 def _who(record: RunRecord) -> str:
     """`llm` of a run that was begun; records of old runs may not have it decided."""
-    if record.settings.llm != "auto":
-        return record.settings.llm
+    if record.settings.llm.kind != "auto":
+        return str(record.settings.llm)
     return "playbook" if record.who_thinks == "playbook" else "openai"
 
 
@@ -129,8 +131,7 @@ def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -
     if not trace.run_file.is_file():
         return
     there = trace.run_record()
-    settings_there = there.settings.model_copy(update={"llm": _who(there)})
-    different = differences(settings_there, settings)
+    different = differences(there.settings.thought_by(_who(there)), settings)
     if there.problem != problem.name or trace.problem_file.read_text() != problem.source:
         different.insert(0, f"problem: {there.problem} there, {problem.name} asked")
     if trace.first_source() != source:
@@ -166,19 +167,18 @@ class _Run:
         self.settings = settings
         self.source = source
         self.observer = observer
-        self.stop = threading.Event()
+        self.stop = StopToken()
         self.started = time.monotonic()
         self.usage = Usage()
 
     def go(self, check: Callable[[], None]) -> RunRecord:
         """From wherever it is to the end; `check` is called first of all that needs the folder
         locked."""
-        device = pick_device(self.settings.device)
-        gpu = gpu_facts(device, self.settings.target)
-        environment = describe(device, self.settings.target)
+        self.machine = find_machine(self.settings.device, self.settings.target)
+        environment = self.machine.environment()
         mailbox = make_mailbox(self.trace, self.settings)
         proposer = make_proposer(self.settings, dict(os.environ), self.trace, mailbox)
-        if not (self.source or proposer.reads_prompts or device is not None):
+        if not (self.source or proposer.reads_prompts or self.machine.measures):
             raise UsageError(
                 f"{self.problem.name} has no input_kernel.py; {NEXT}, or run where there is an "
                 "NVIDIA GPU: there, torch.compile's own Triton code is taken"
@@ -194,12 +194,12 @@ class _Run:
             keep_prices(self.trace, self.settings.prices)
             self.progress = self._open(environment, proposer.name)
             self.observer.run_started(self.progress.record, self.trace.folder)
-            for warning in gpu_warnings(device, least_work(self.problem).least_bytes):
+            for warning in gpu_warnings(self.machine.device, least_work(self.problem).least_bytes):
                 self.observer.note(warning)
-            executor = self._executor(gpu, device)
+            executor = self._executor()
             with stop_on_signal(self.stop):
                 try:
-                    return self._search(executor, proposer, mailbox, gpu, device)
+                    return self._search(executor, proposer, mailbox)
                 except Waiting as error:
                     self.progress.save(status="stopped", stop_reason=str(error))
                     raise Waiting(
@@ -223,8 +223,6 @@ class _Run:
         executor: Executor,
         proposer: Proposer,
         mailbox: Mailbox | None,
-        gpu: Gpu,
-        device: int | None,
     ) -> RunRecord:
         """Round 0, the rounds of the search, and the end."""
         made_with = self.progress.record.environment
@@ -235,17 +233,17 @@ class _Run:
             executor=executor,
             progress=self.progress,
             observer=self.observer,
-            gpu=gpu,
-            device=device,
+            machine=self.machine,
             stop=self.stop,
         )
         source = self.source or first.find_kernel(card, proposer, mailbox)
         first.run(source)
+        floor = KnownFloor(self.problem, self.machine, self.progress, self.observer)
         baselines = self.progress.record.baselines
         for baseline in (baselines.eager, baselines.compile, baselines.max_autotune):
-            self._floor_after(baseline)
-        if (walls := executor.walls()).startswith("missing"):
-            self.observer.note(walls)
+            floor.after(baseline)
+        if missing := executor.missing_isolation():
+            self.observer.note(missing_in_words(missing))
         shared = Shared(
             trace=self.trace,
             card=card,
@@ -254,27 +252,29 @@ class _Run:
             proposer=proposer,
             floor=self.progress.record.floor,
             observer=self.observer,
-            stop=threading.Event(),
+            stop=StopToken(self.stop),
         )
-        left_s, save = self.progress.left_s, self.progress.save
-        more = self.asked_for_more
         rounds = Rounds(
-            shared, left_s, self.stop, save, self._floor_after, mailbox, asked_for_more=more
+            shared,
+            self.progress,
+            floor,
+            interrupted=self.stop,
+            mailbox=mailbox,
+            asked_for_more=self.asked_for_more,
         )
         reason = rounds.run()
         if mailbox is not None:
             mailbox.close()
-        return self._finish(executor, source, reason)
+        return self._finish(executor, source, reason, floor)
 
-    def _executor(self, gpu: Gpu, device: int | None) -> LocalExecutor | Elsewhere:
+    def _executor(self) -> LocalExecutor | RemoteExecutor:
         """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
         there = self.progress.record.environment.gpu
-        if there is not None and device is None:
-            return Elsewhere(there)
+        if there is not None and not self.machine.measures:
+            return RemoteExecutor(there)
         return LocalExecutor(
             self.problem,
-            gpu=gpu,
-            device=device,
+            machine=self.machine,
             scratch=self.trace.scratch,
             seed=self._judge_seed(),
             profiler=self.settings.profiler,
@@ -307,8 +307,7 @@ class _Run:
         """The record that is there, running again, or a new one."""
         if self.trace.run_file.is_file():
             record = self.trace.run_record()
-            again = {"settings": self.settings, "status": "running", "stop_reason": None}
-            record = record.model_copy(update=again)
+            record = record.with_values(settings=self.settings, status="running", stop_reason=None)
         else:
             record = RunRecord(
                 problem=self.problem.name,
@@ -322,20 +321,7 @@ class _Run:
             )
         return Progress(self.trace, record, self.started, self.usage)
 
-    def _floor_after(self, time: Measurement | None) -> Floor | None:
-        """The floor, corrected in the record where this time of a right kernel is below it."""
-        floor = self.progress.record.floor
-        if floor is None or time is None:
-            return floor
-        device = pick_device(self.settings.device)
-        corrected = beaten_floor(self.problem, floor, time, device)
-        if corrected != floor:
-            self.progress.update(floor=corrected)
-        if corrected.corrected not in ("", floor.corrected):
-            self.observer.note(corrected.corrected)
-        return corrected
-
-    def _finish(self, executor: Executor, source: str, reason: str) -> RunRecord:
+    def _finish(self, executor: Executor, source: str, reason: str, floor: KnownFloor) -> RunRecord:
         """The winner chosen, confirmed beside the baselines, and written as a file of its own."""
         progress = self.progress
         self.observer.worker(0, "looking closer at the winner")
@@ -347,7 +333,7 @@ class _Run:
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
             confirmation = confirm(self.trace, executor, best, source, self.stop)
-            self._floor_after(confirmation.winner)
+            floor.after(confirmation.winner)
             slower = slower_than_compiler(confirmation)
             before = progress.record.notes
             progress.update(notes=[*before, *(note for note in slower if note not in before)])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from beamsearch.problem.problem import Problem, instantiate
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem
 from beamsearch.records.candidate import Candidate
 from kernel_profiling.syntax import parse
 

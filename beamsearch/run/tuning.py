@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from beamsearch.problem.kernel import build, fingerprint
 from beamsearch.proposer.playbook.rewrites.launch import settings_of
@@ -13,12 +12,10 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import Subject, SweepJob
 from beamsearch.records.trace import Trace, read_record, recorded
 from beamsearch.records.tuning import Form, Tuning
+from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import Made, names_of
 from beamsearch.run.results import comparable_times
 from beamsearch.search import NOISE, Plan, is_win
-
-if TYPE_CHECKING:
-    from beamsearch.run.worker import Worker
 
 FILE = "tuning.json"
 JUDGED = 2
@@ -29,15 +26,15 @@ AS_IT_IS = "as it is"
 class Tuner:
     """Tunes the best of one worker's candidates."""
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        self.shared = worker.shared
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.shared = bench.shared
         self.count = self.shared.settings.configurations(self.shared.executor.measures)
 
     def run(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The judged forms; none where nobody won by more than constants, or no form is faster."""
         times = comparable_times(
-            self.shared.trace, [*self.worker.view.candidates.values(), *candidates]
+            self.shared.trace, [*self.bench.view.candidates.values(), *candidates]
         )
         winner = self._winner(candidates, times)
         if winner is None:
@@ -45,16 +42,16 @@ class Tuner:
         forms = forms_of(self.shared.source(winner), self.count, winner.verdict.launched)
         if not forms:
             return []
-        self.worker.doing(f"tuning {winner.name}")
-        tuning = recorded(self.worker.folder / FILE, Tuning, lambda: self._sweep(winner, forms))
+        self.bench.doing(f"tuning {winner.name}")
+        tuning = recorded(self.bench.folder / FILE, Tuning, lambda: self._sweep(winner, forms))
         judged: list[Candidate] = []
         for number, setting in enumerate(gaining(tuning)[:JUDGED], 1):
             variant = Variant(description=f"{setting}; tuned", source=forms[setting])
             name = f"{winner.name}-t{number}"
             made = Made(name, variant, winner.author, tuned_from=winner.name)
-            seen = {**names_of([*candidates, *judged]), **self.worker.view.seen}
-            judged.append(self.worker.judge(made, seen))
-            known = [*self.worker.view.candidates.values(), winner, judged[-1]]
+            seen = {**names_of([*candidates, *judged]), **self.bench.view.seen}
+            judged.append(self.bench.judge(made, seen))
+            known = [*self.bench.view.candidates.values(), winner, judged[-1]]
             times = comparable_times(self.shared.trace, known)
             if name in times and is_win(times[name], times[winner.name]):
                 break
@@ -66,7 +63,7 @@ class Tuner:
         """The fastest that beats its parent and is built otherwise."""
         if not self.count:
             return None
-        parent = self.worker.parent
+        parent = self.bench.parent
         won = [
             c for c in candidates if c.name in times and is_win(times[c.name], times[parent.name])
         ]
@@ -81,7 +78,7 @@ class Tuner:
         sources = {AS_IT_IS: self.shared.source(winner), **forms}
         subjects = [Subject(name=setting, source=source) for setting, source in sources.items()]
         sweep = self.shared.executor.run(SweepJob(subjects=subjects))
-        self.shared.check_stop()
+        self.shared.stop.check()
         return Tuning(
             of=winner.name,
             modelled=sweep.modelled,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-
-from beamsearch.errors import Stopped
+from beamsearch.executor.executor import Executor
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import Executor, JudgeJob, Subject
+from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.records.verdict import Stage, Verdict
 from beamsearch.run.results import comparable_times, find_candidate
+from beamsearch.run.stop import StopToken
 
 
-def choose_winner(
-    trace: Trace, executor: Executor, stop: threading.Event
-) -> tuple[Candidate, list[str]]:
+def choose_winner(trace: Trace, executor: Executor, stop: StopToken) -> tuple[Candidate, list[str]]:
     """The running best, or the next best where it fails; and a note on each that failed.
 
     The closer look tries other layouts, and watches every access with compute-sanitizer
@@ -37,17 +34,14 @@ def choose_winner(
     return best, notes
 
 
-def examine(
-    trace: Trace, executor: Executor, candidate: Candidate, stop: threading.Event
-) -> Verdict:
+def examine(trace: Trace, executor: Executor, candidate: Candidate, stop: StopToken) -> Verdict:
     """The verdict of a closer look at a candidate. Raises Stopped."""
 
     def judged() -> Verdict:
         source = (trace.folder / (candidate.kernel_file or "")).read_text()
         subject = Subject(name=candidate.name, source=source)
         verdict = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=True)).verdict
-        if stop.is_set():
-            raise Stopped("stopping")
+        stop.check()
         return verdict
 
     return recorded(trace.examination(candidate.name), Verdict, judged)

@@ -2,61 +2,38 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
-from typing import TypeVar
-
-from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
-    Question,
     ReflectionQuestion,
     ReviewQuestion,
     Situation,
-    Trial,
     Variant,
     VariantsQuestion,
 )
 from beamsearch.proposer.replies import (
-    UnreadableReply,
     read_diagnosis,
     read_reflection,
     read_review,
     read_variants,
 )
-from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.round import BenchmarkResults, Result
 from beamsearch.records.trace import read_record, write_record, write_text
-from beamsearch.run.ask import Answers
-from beamsearch.run.candidates import Candidates, Made, names_of
-from beamsearch.run.context import RoundView, Shared
+from beamsearch.run.bench import Bench
+from beamsearch.run.candidates import Made, names_of
 from beamsearch.run.repairs import Repairs
-from beamsearch.run.results import comparable_times
 from beamsearch.run.review import believed, pays, score
 from beamsearch.run.tuning import Tuner
-from beamsearch.search import Assignment, worker_seed
+from beamsearch.search import worker_seed
 from kernel_profiling.ncu.line_counters import annotate
 
-T = TypeVar("T")
-ATTEMPTS = 2
-"""A reply that cannot be read is asked for once more, with what was wrong with it."""
 RESULTS = "benchmark_results.json"
 """Written last: where it stands, the worker is done, also where it had to give up."""
 
 
-class Worker:
-    """A worker in a round. `run` leaves its files; each step that is on disk is not run again."""
-
-    def __init__(self, shared: Shared, view: RoundView, assignment: Assignment) -> None:
-        self.shared = shared
-        self.view = view
-        self.assignment = assignment
-        self.parent = view.candidates[assignment.parent]
-        self.folder = shared.trace.worker(view.number, assignment.worker)
-        self.answers = Answers(shared.trace, self.folder, shared.proposer, shared.check_stop)
-        self.candidates = Candidates(shared, view.number, assignment, self.folder)
+class Worker(Bench):
+    """A worker in a round. `run` leaves its files."""
 
     def run(self) -> None:
         """The whole way. Raises Stopped or BeamsearchError; a bad reply or kernel is a verdict."""
@@ -103,10 +80,6 @@ class Worker:
 
     def _judged(self) -> list[Candidate]:
         return [read_record(path, Candidate) for path in sorted(self.folder.glob("r*-v*.json"))]
-
-    def doing(self, what: str) -> None:
-        self.shared.check_stop()
-        self.shared.observer.worker(self.assignment.worker, what)
 
     def _situation(self) -> Situation:
         self.doing(f"profiling {self.parent.name}")
@@ -169,39 +142,6 @@ class Worker:
         )
         return variants or [], problem
 
-    def ask(
-        self, question: Question, prompt_stem: str, reply_stem: str, read: Callable[[str], T]
-    ) -> tuple[T | None, str]:
-        """What a reply says, or None and why it cannot be read, after one more attempt."""
-        prompt, problem = render(question), ""
-        for attempt in range(ATTEMPTS):
-            with self.shared.executor.usage.waiting("model"):
-                text = self.answers.get(question, prompt, attempt, (prompt_stem, reply_stem))
-            try:
-                return read(text), ""
-            except UnreadableReply as error:
-                problem = str(error)
-                prompt = reask(prompt, text, problem)
-        return None, problem
-
-    def trial(self, situation: Situation, candidate: Candidate) -> Trial:
-        """A candidate with its diff against the kernel it was made from."""
-        source = self.shared.source(candidate) if candidate.kernel_file else ""
-        name, before = situation.parent, situation.parent_source
-        origin = candidate.repair_of or candidate.tuned_from
-        file = self.folder / f"{origin}.py"
-        if origin is not None and file.is_file():
-            name, before = origin, file.read_text()
-        diff = unified_diff(before, source, name, candidate.name) if source else ""
-        times = comparable_times(self.shared.trace, [*self.view.candidates.values(), candidate])
-        own = times.get(candidate.name)
-        ratio = times[self.parent.name] / own if own else None
-        return Trial(candidate=candidate, diff=diff, over_parent=ratio)
-
-    def author(self, reply_stem: str) -> str:
-        call = self.folder / "calls" / f"{reply_stem}.json"
-        return read_record(call, Call).author if call.is_file() else self.shared.proposer.name
-
     def _review(self, situation: Situation, variants: list[Variant]) -> dict[int, Forecast]:
         """What a review expects of each variant, by number; nothing where it is not asked for, or
         where earlier ones showed that it does not pay."""
@@ -221,16 +161,12 @@ class Worker:
         write_record(self.folder / "review.json", review)
         return {c.variant: Forecast(fails=c.fails, reason=c.reason) for c in review.concerns}
 
-    def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
-        self.doing(f"judging {made.name}: {made.variant.description}")
-        return self.candidates.judge(made, seen)
-
     def _reflect(
         self, situation: Situation, diagnosis: Diagnosis, candidates: list[Candidate]
     ) -> None:
         self.doing("reflecting")
         trials = [self.trial(situation, candidate) for candidate in candidates]
-        best = self._best(candidates)
+        best = self.best(candidates)
         if best is not None and self.shared.proposer.reads_prompts:
             # Somebody is asked about it, and a model learns from what moved; the playbook does not.
             self.doing(f"profiling {best.name}")
@@ -247,7 +183,7 @@ class Worker:
 
     def _results(self, candidates: list[Candidate]) -> None:
         """`kernel.py` and `benchmark_results.json`: this worker's best, where one is verified."""
-        best = self._best(candidates)
+        best = self.best(candidates)
         if best is not None:
             write_text(self.folder / "kernel.py", self.shared.source(best))
         results = BenchmarkResults(
@@ -258,13 +194,6 @@ class Worker:
             results=[self._result(candidate) for candidate in candidates],
         )
         write_record(self.folder / RESULTS, results)
-
-    def _best(self, candidates: list[Candidate]) -> Candidate | None:
-        """The fastest correct one, by ratios where a run was stopped in between."""
-        everyone = [*self.view.candidates.values(), *candidates]
-        times = comparable_times(self.shared.trace, everyone)
-        correct = [c for c in candidates if c.name in times]
-        return min(correct, key=lambda c: times[c.name], default=None)
 
     def _result(self, candidate: Candidate) -> Result:
         parent, own = self.parent.measurement, candidate.measurement
@@ -277,12 +206,3 @@ class Worker:
             if comparable and parent and own
             else None,
         )
-
-
-def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
-    """Unified diff of two sources."""
-    return "\n".join(
-        difflib.unified_diff(
-            before.splitlines(), after.splitlines(), before_name, after_name, lineterm=""
-        )
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +12,10 @@ class Record(BaseModel):
     """Base of everything this package writes down: strict, immutable, JSON both ways."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def with_values(self, **values: object) -> Self:
+        """Another record with these values in place of its own, validated like any other."""
+        return type(self).model_validate(dict(self) | values)
 
 
 class LineCounters(Record):

@@ -8,9 +8,10 @@ import pytest
 from beamsearch.baselines.floor import measure_floor
 from beamsearch.baselines.reference_times import rescale
 from beamsearch.errors import UsageError
+from beamsearch.gpu.machine import find_machine, modelled
 from beamsearch.problem.problem import find_problem
+from beamsearch.records.baselines import Baselines
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.run import Baselines
 
 
 def measured(time_ms: float, visit: str) -> Measurement:
@@ -46,7 +47,7 @@ def test_kept_times_follow_the_anchor_into_the_new_visit():
 
 def test_floor_without_a_gpu_is_the_datasheets():
     # 2.39 GB at the 4800 GB/s of the H200's datasheet
-    floor = measure_floor(find_problem("43"), "h200", None)
+    floor = measure_floor(find_problem("43"), modelled())
     assert floor.bandwidth_source == "datasheet"
     assert floor.least_bytes == 2 * 16 * 32 * (128**3 + 62**3)
     assert floor.time_ms == pytest.approx(floor.least_bytes / 4800e9 * 1e3)
@@ -54,17 +55,17 @@ def test_floor_without_a_gpu_is_the_datasheets():
 
 def test_floor_of_an_unknown_target_names_the_known():
     with pytest.raises(UsageError, match="h200"):
-        measure_floor(find_problem("43"), "h9000", None)
+        measure_floor(find_problem("43"), modelled("h9000"))
 
 
 @pytest.mark.gpu
 def test_rates_are_measured_once_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     problem = find_problem("82")
-    floor = measure_floor(problem, "", 0)
+    floor = measure_floor(problem, find_machine(0))
     assert floor.bandwidth_source == "measured"
     (kept,) = Path(tmp_path).rglob("ceilings/*.json")
     text = json.loads(kept.read_text())
     kept.write_text(json.dumps(text | {"bandwidth_gb_s": text["bandwidth_gb_s"] / 2}))
-    again = measure_floor(problem, "", 0)
+    again = measure_floor(problem, find_machine(0))
     assert again.memory_ms == pytest.approx(2 * floor.memory_ms)

@@ -10,8 +10,10 @@ import pytest
 from beamsearch.baselines.inductor.convert import convert
 from beamsearch.baselines.inductor.generated import NotTriton
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.gpu.machine import modelled
+from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import bind
-from beamsearch.problem.problem import find_problem, instantiate, read_problem
+from beamsearch.problem.problem import find_problem, read_problem
 from beamsearch.proposer.playbook.rewrites import launch
 from beamsearch.proposer.playbook.rewrites.hints import Hints
 from beamsearch.records.captured import Captured
@@ -39,7 +41,7 @@ def load(source: str, folder: Path):
 def test_a_converted_kernel_computes_the_problem(name, tmp_path):
     problem = read_problem(DATA / name / "problem.py")
     source = convert(captured(f"{name}/captured.json"), problem.name)
-    executor = LocalExecutor(problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=1)
+    executor = LocalExecutor(problem, machine=modelled(), scratch=tmp_path, seed=1)
     try:
         verdict = executor.run(JudgeJob(subject=Subject(name=name, source=source))).verdict
     finally:

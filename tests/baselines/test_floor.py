@@ -4,7 +4,9 @@ import pytest
 
 from beamsearch.baselines import floor as floors
 from beamsearch.baselines.floor import measure_floor
-from beamsearch.problem.problem import find_problem, least_work, read_problem
+from beamsearch.gpu.machine import modelled
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import find_problem, read_problem
 from beamsearch.proposer.prompts.problem_card import make_card
 from kernel_profiling.profile import GivesAway
 from tests import ROOT
@@ -18,7 +20,7 @@ def test_what_no_output_depends_on_is_not_among_the_least_bytes(monkeypatch, tru
     work = least_work(problem)
     x = 16 * 32 * 128**3 * 2
     assert work.read == {"x": x}
-    floor = measure_floor(problem, "h200", None)
+    floor = measure_floor(problem, modelled())
     # Edges weigh more at shrunk shapes: what was seen there says nothing of the true ones
     assert floor.least_bytes == work.least_bytes - (x // 4 if true_shapes else 0)
 
@@ -43,7 +45,7 @@ MATMUL = CONV.parents[1] / "matmul_float32/problem.py"
 )
 def test_flops_count_in_the_cheapest_format_that_is_allowed(path, precision, products, rate):
     problem = read_problem(path).with_precision(precision)
-    floor = measure_floor(problem, "h200", None)
+    floor = measure_floor(problem, modelled())
     assert (floor.products, floor.flops) == (products, least_work(problem).flops)
     assert floor.compute_ms == pytest.approx(floor.flops / rate / 1e9)
     assert make_card(problem, "2", "3").products == products

@@ -1,9 +1,12 @@
 """Whatever a user gets wrong ends in one line that says what to do, and in the right exit code."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests import ROOT
 
 
 def one_line(done: subprocess.CompletedProcess[str], code: int) -> str:
@@ -40,6 +43,15 @@ def test_one_line_and_exit_code(beamsearch, case, tmp_path):
     arguments, code, hint = case
     line = one_line(beamsearch(*arguments, cwd=tmp_path), code)
     assert line.startswith("error: ") and hint in line
+
+
+def test_a_packed_run_is_not_written_into(beamsearch, tmp_path):
+    packed = ROOT / "artifacts" / "playbook" / "43_Max_Pooling_3D"
+    folder = tmp_path / "packed"
+    shutil.copytree(packed, folder)
+    line = one_line(beamsearch("run", "43", "--output", "packed", cwd=tmp_path), 2)
+    assert "packed run" in line and "resume" in line
+    assert {path.name for path in folder.iterdir()} == {path.name for path in packed.iterdir()}
 
 
 def test_device_that_is_not_there(beamsearch, tmp_path):

@@ -45,7 +45,7 @@ def test_help_answers_at_once():
         start = time.perf_counter()
         assert beamsearch("--help").returncode == 0
         times.append(time.perf_counter() - start)
-    assert min(times) < 0.3
+    assert min(times) < 0.5
 
 
 def test_help_documents_verbs_and_exit_codes():

@@ -25,6 +25,7 @@ def run_folder(path):
         beam=["r1-w0-v1"],
         running_best="r1-w0-v1",
     )
+    write_record(trace.round(0) / "r0-s0.json", first)
     for record in (zero, one):
         write_record(trace.round(record.round) / "round.json", record)
     return path

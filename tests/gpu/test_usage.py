@@ -30,7 +30,7 @@ def test_time_goes_to_the_innermost_work_and_idle_time_to_the_nearest_wait():
             clock.now = 28
         clock.now = 36
     use = usage.so_far()
-    assert use.idle_s == {"files": 1, "model": 10, "compilation": 10}
+    assert use.idle_s == {"python": 1, "model": 10, "compilation": 10}
     assert use.busy_s == {"judging": 10, "timing": 5}
     assert use.share == 15 / 36
 
@@ -45,4 +45,4 @@ def test_a_lane_books_what_it_is_held_for_and_a_resumed_run_adds_up(tmp_path):
             assert not held
     clock.now = 5
     use = LaneUse(busy_s={"profiling": 1.0}, idle_s={"model": 2.0}).plus(usage.so_far())
-    assert use == LaneUse(busy_s={"profiling": 5.0}, idle_s={"model": 2.0, "files": 1.0})
+    assert use == LaneUse(busy_s={"profiling": 5.0}, idle_s={"model": 2.0, "python": 1.0})

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.gpu.machine import modelled
 from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.records.job import JudgeJob, Judgement, Subject
-from kernel_profiling.gpus import find_gpu
 
 SCALE_PROBLEM = '''
 import torch
@@ -77,8 +77,7 @@ def executor(
 ) -> Iterator[LocalExecutor]:
     made = LocalExecutor(
         scale_problem,
-        gpu=find_gpu("h200"),
-        device=None,
+        machine=modelled(),
         scratch=tmp_path_factory.mktemp("scratch"),
         seed=7,
     )

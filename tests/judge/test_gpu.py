@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.gpu.machine import find_machine
 from beamsearch.judge import on_gpu
+from beamsearch.judge.sandbox.isolation import USER
 from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.records.job import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.records.verdict import Outcome, Stage
@@ -34,9 +36,8 @@ def kernel_function(x, bias):
 
 
 def gpu_executor(problem: Problem, scratch: Path) -> LocalExecutor:
-    from kernel_profiling.gpus import device_gpu
 
-    return LocalExecutor(problem, gpu=device_gpu(0), device=0, scratch=scratch, seed=3)
+    return LocalExecutor(problem, machine=find_machine(0), scratch=scratch, seed=3)
 
 
 def run_judge(executor: LocalExecutor, source: str, label: str) -> Judgement:
@@ -217,11 +218,11 @@ def test_what_python_does_beside_its_launches_changes_no_time(
 def test_candidates_stand_behind_walls_and_are_not_root(
     executor: LocalExecutor, judge: Callable[[str], Judgement]
 ) -> None:
-    print("\n   ", executor.walls())
+    print("\n   ", executor.missing_isolation())
     peek = variant(HOST, HOST + "    import os\n    print('user', os.getuid(), flush=True)\n")
     judgement = judge(peek)
     assert judgement.verdict.correct, judgement.verdict.reason
-    if "unprivileged" not in executor.walls():
+    if USER not in executor.missing_isolation():
         assert "user 0" not in judgement.verdict.output
     assert any(check.name == "clocks" for check in judgement.verdict.checks)
     assert judgement.measurement is not None

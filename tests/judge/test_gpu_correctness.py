@@ -13,9 +13,10 @@ from beamsearch.executor.local import LocalExecutor
 from beamsearch.judge.nvidia_tools.sanitizer import find_sanitizer
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification import inputs as inputs_module
-from beamsearch.judge.verification.compare import Scale, _examine, compare
 from beamsearch.judge.verification.inputs import InputSets
-from beamsearch.problem.problem import Problem, find_problem, instantiate
+from beamsearch.judge.verification.tolerance import Scale, _examine, compare
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.verdict import Outcome, Reach, Stage
 from tests.judge.conftest import SCALE_KERNEL, write_problem

@@ -21,15 +21,15 @@ QUICK = (
 """Of honest kernels and hostile ones, what is judged in every run of the tests; the suite's own
 command, or BEAMSEARCH_SUITE=1, judges all."""
 LARGE = ("cheats", "cheats_on_plans", "cheats_on_gpu", "honest_more", "wrong_blind")
-"""Of these folders, one file in four is judged in every run, of honest kernels, which go all the
-way, one in eight: all take half an hour on two cores."""
+"""Of these folders, one file in six is judged in every run, of honest kernels, which go all the
+way, one in twelve: all take half an hour on two cores."""
 
 
 def is_quick(case: Case) -> bool:
     """Whether every run of the tests judges it."""
     if case.path.parent.name in LARGE:
         beside = [other for other in WITHOUT_GPU if other.path.parent == case.path.parent]
-        return beside.index(case) % (8 if case.kind == "honest" else 4) == 0
+        return beside.index(case) % (12 if case.kind == "honest" else 6) == 0
     return case.kind == "wrong" or case.name in QUICK
 
 

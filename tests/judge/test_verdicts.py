@@ -11,9 +11,11 @@ import pytest
 
 from beamsearch.errors import BeamsearchError, ProblemError, Stopped
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.gpu.machine import modelled
 from beamsearch.judge.capture import ahead
 from beamsearch.paths import data_folder
-from beamsearch.problem.problem import Problem, find_problem, least_work
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.records.job import (
     CompareJob,
     JudgeJob,
@@ -23,7 +25,6 @@ from beamsearch.records.job import (
     SweepJob,
 )
 from beamsearch.records.verdict import Outcome, Stage
-from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL, write_problem
 
 Judge = Callable[[str], Judgement]
@@ -50,6 +51,10 @@ def test_right_kernel_is_correct_with_a_modelled_time_and_says_what_was_not_chec
     profile = executor.run(ProfileJob(subject=Subject(name="again", source=SCALE_KERNEL)))
     assert time.monotonic() - began < 0.1  # the judge's own compilation and trace
     assert profile.modelled_ms == first.measurement.time_ms
+
+
+def test_arithmetic_in_bfloat16_is_right(judge: Judge) -> None:
+    assert judge(SCALE_KERNEL.replace(".to(tl.float32)", "")).verdict.correct
 
 
 WRONG = {
@@ -156,9 +161,7 @@ def test_what_the_interpreter_cannot_run_is_not_called_wrong(judge: Judge) -> No
 def test_judgements_do_not_depend_on_where_or_when(
     scale_problem: Problem, judge: Judge, tmp_path: Path
 ) -> None:
-    elsewhere = LocalExecutor(
-        scale_problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path / "other", seed=7
-    )
+    elsewhere = LocalExecutor(scale_problem, machine=modelled(), scratch=tmp_path / "other", seed=7)
     prints = variant(HOST, HOST + "    print(x, object(), __file__)\n")
     try:
         for source in (prints, BROKEN["raises"][0], BROKEN["does not compile"][0]):
@@ -266,9 +269,7 @@ def kernel_function(A, B):
     million_kernel[(A.shape[0],)](y)
     return y
 """
-    executor = LocalExecutor(
-        problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path / "scratch", seed=0
-    )
+    executor = LocalExecutor(problem, machine=modelled(), scratch=tmp_path / "scratch", seed=0)
     try:
         with pytest.raises(ProblemError, match="cannot tell right from wrong"):
             executor.run(JudgeJob(subject=Subject(name="a", source=kernel)))
@@ -286,7 +287,7 @@ def test_comparison_without_a_gpu_says_what_it_needs(executor: LocalExecutor) ->
 def test_input_kernels_are_correct(name: str, tmp_path: Path) -> None:
     problem = find_problem(name)
     assert problem.input_kernel is not None
-    executor = LocalExecutor(problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=0)
+    executor = LocalExecutor(problem, machine=modelled(), scratch=tmp_path, seed=0)
     try:
         source = problem.input_kernel.read_text()
         judgement = executor.run(JudgeJob(subject=Subject(name="input", source=source)))
@@ -307,9 +308,9 @@ from pathlib import Path
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.problem.problem import read_problem
-from kernel_profiling.gpus import find_gpu
-executor = LocalExecutor(read_problem(Path({str(scale_problem.path)!r})), gpu=find_gpu("h200"),
-    device=None, scratch=Path({str(tmp_path)!r}), seed=0)
+from beamsearch.gpu.machine import modelled
+problem, scratch = read_problem(Path({str(scale_problem.path)!r})), Path({str(tmp_path)!r})
+executor = LocalExecutor(problem, machine=modelled(), scratch=scratch, seed=0)
 sleeper = '''
 import time
 print("asleep")
@@ -356,9 +357,7 @@ def session(pid: int) -> list[int]:
 
 
 def test_lost_server_is_no_verdict(scale_problem: Problem, tmp_path: Path) -> None:
-    executor = LocalExecutor(
-        scale_problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=7
-    )
+    executor = LocalExecutor(scale_problem, machine=modelled(), scratch=tmp_path, seed=7)
     job = JudgeJob(subject=Subject(name="a", source=SCALE_KERNEL))
     found: list[Judgement] = []
     try:
@@ -379,9 +378,7 @@ def test_lost_server_is_no_verdict(scale_problem: Problem, tmp_path: Path) -> No
 def test_closing_while_a_candidate_is_judged_gives_no_verdict(
     scale_problem: Problem, tmp_path: Path
 ) -> None:
-    executor = LocalExecutor(
-        scale_problem, gpu=find_gpu("h200"), device=None, scratch=tmp_path, seed=7
-    )
+    executor = LocalExecutor(scale_problem, machine=modelled(), scratch=tmp_path, seed=7)
     sleeper = "import time\ntime.sleep(60)\n" + SCALE_KERNEL
     raised: list[BaseException] = []
 
@@ -440,14 +437,14 @@ def test_no_modelled_time_is_below_the_least_bytes_over_the_bandwidth(tmp_path: 
     """Its loops end where the data say and its maxima are assembly: the model sees little of
     them."""
     run = data_folder("artifacts") / "claude" / "43_Max_Pooling_3D" / "optimization_trace"
-    problem, gpu = find_problem("43"), find_gpu("h200")
-    executor = LocalExecutor(problem, gpu=gpu, device=None, scratch=tmp_path, seed=7)
+    problem = find_problem("43")
+    executor = LocalExecutor(problem, machine=modelled(), scratch=tmp_path, seed=7)
     source = (run / "round_1" / "kernel.py").read_text()
     try:
         sweep = executor.run(SweepJob(subjects=[Subject(name="winner", source=source)]))
     finally:
         executor.close()
     assert not sweep.failed
-    least_ms = least_work(problem).least_bytes / gpu.bandwidth_gb_s / 1e6
+    least_ms = least_work(problem).least_bytes / modelled().gpu.bandwidth_gb_s / 1e6
     assert least_ms == pytest.approx(2.391e9 / 4800e6, rel=0.01)
     assert sweep.times_ms["winner"][-1] >= least_ms

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.gpu.machine import modelled
 from beamsearch.judge.verification.deciding_shapes import deciding
 from beamsearch.problem.input_values import DISTRIBUTIONS
-from beamsearch.problem.problem import find_problem, instantiate, read_problem, shrink
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import find_problem, read_problem
+from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict
-from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL
 from tests.judge.suite.cases import FOLDER, opened, read_cases
 from tests.judge.test_verdicts import variant
@@ -207,8 +209,7 @@ def executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lo
         suite = FOLDER / "problems" / name / "problem.py"
         made[name] = LocalExecutor(
             read_problem(suite) if suite.is_file() else find_problem(name),
-            gpu=find_gpu("h200"),
-            device=None,
+            machine=modelled(),
             scratch=tmp_path_factory.mktemp(name),
             seed=11,
         )

@@ -6,18 +6,18 @@ import pytest
 
 from beamsearch.errors import NoAnswer, OutOfBudget, Unanswered, UsageError
 from beamsearch.llm.batch_files import TRIES, BatchModel, Mailbox
-from beamsearch.llm.budget import Limits, PaidBatch, Purse, Spent
+from beamsearch.llm.budget import Budget, Limits, PaidBatch, Spent
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
-from beamsearch.llm.openai_chat import ChatModel, Ticket
+from beamsearch.llm.openai_chat import ChatModel
 from beamsearch.llm.prices import read_prices
-from beamsearch.llm.types import Manners
+from beamsearch.llm.types import Sampling, Ticket
 from beamsearch.records.trace import write_text
 from beamsearch.run.round import hand_over
 from tests.llm.runs import refused, requests, write_lines
 from tests.server import Script, completion, serving
 
 TICKET = Ticket(purpose="diagnosis", round=1, worker=0, form={"name": "d", "schema": {}})
-MANNERS = Manners({"diagnosis": 0.2}, {"diagnosis": "high"})
+MANNERS = Sampling({"diagnosis": 0.2}, {"diagnosis": "high"})
 
 
 def model(folder, name=DEFAULT_MODEL):
@@ -26,7 +26,7 @@ def model(folder, name=DEFAULT_MODEL):
 
 
 def paid(model, spent=0, **limits):
-    return PaidBatch(model, Purse(Limits(**limits), read_prices(), Spent(tokens=spent)))
+    return PaidBatch(model, Budget(Limits(**limits), read_prices(), Spent(tokens=spent)))
 
 
 def line(request, body, status=200):
@@ -44,7 +44,7 @@ def ask_and_hand_over(folder):
 def test_a_request_is_what_a_live_endpoint_is_sent(tmp_path):
     script = Script(think=str.upper)
     with serving(script=script) as base_url:
-        live = ChatModel(DEFAULT_MODEL, Endpoint(base_url), manners=MANNERS).ask("hello", TICKET)
+        live = ChatModel(DEFAULT_MODEL, Endpoint(base_url), sampling=MANNERS).ask("hello", TICKET)
     assert ask_and_hand_over(tmp_path) == (["requests.jsonl"], 1, 1)
     (request,) = requests(tmp_path)
     assert request["body"] == script.requests[0]

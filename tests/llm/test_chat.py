@@ -8,23 +8,25 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from beamsearch.errors import EndpointError, OutOfBudget
-from beamsearch.llm.budget import Limits, Paid, Purse, Spent
+from beamsearch.llm.budget import Budget, Limits, Paid, Spent
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
-from beamsearch.llm.openai_chat import ChatModel, Patience, Ticket, check_endpoint
+from beamsearch.llm.openai_chat import ChatModel, check_endpoint
 from beamsearch.llm.prices import read_prices
+from beamsearch.llm.retries import Retries
+from beamsearch.llm.types import Ticket
 from tests.server import Script, serving
 
 KEY = "sk-verysecret-0123456789"
 TICKET = Ticket(purpose="diagnosis", round=1, worker=0)
-HASTY = Patience(attempt_s=5, deadline_s=30, first_wait_s=0.02, longest_wait_s=0.1)
+HASTY = Retries(attempt_s=5, deadline_s=30, first_wait_s=0.02, longest_wait_s=0.1)
 
 
 def echo(prompt):
     return f"you said {prompt}"
 
 
-def chat(base_url, model=DEFAULT_MODEL, key=KEY, patience=HASTY):
-    return ChatModel(model, Endpoint(base_url, key), patience)
+def chat(base_url, model=DEFAULT_MODEL, key=KEY, retries=HASTY):
+    return ChatModel(model, Endpoint(base_url, key), retries)
 
 
 def free_port():
@@ -49,9 +51,9 @@ def test_an_answer_in_parts_is_one_text_with_the_ends_of_lines_that_files_keep()
 
 
 def test_tokens_that_the_endpoint_does_not_tell_are_estimated_and_kept_within_limits():
-    purse = Purse(Limits(tokens=30_000), read_prices(), Spent())
+    budget = Budget(Limits(tokens=30_000), read_prices(), Spent())
     with serving(["untold"] * 99, Script(think=echo)) as base_url:
-        model = Paid(chat(base_url), purse)
+        model = Paid(chat(base_url), budget)
         first = model.ask("x" * 3_000, TICKET)
         assert first.estimated and (first.tokens_in, first.tokens_out) == (1_000, 1_003)
         with pytest.raises(OutOfBudget):  # 2003 tokens a call, beside at least 9000 under way
@@ -73,31 +75,31 @@ def test_what_passes_is_retried_until_the_same_answer_comes():
 
 @pytest.mark.parametrize("fault", ["slow", "endless"])
 def test_a_reply_that_does_not_end_is_a_failed_try(fault):
-    patience = Patience(attempt_s=0.5, deadline_s=30, first_wait_s=0.02)
+    retries = Retries(attempt_s=0.5, deadline_s=30, first_wait_s=0.02)
     with serving([fault], Script(think=echo)) as base_url:
-        answer = chat(base_url, patience=patience).ask("hello", TICKET)
+        answer = chat(base_url, retries=retries).ask("hello", TICKET)
     assert answer.text == "you said hello" and answer.retries == 1
     assert answer.latency_s < 3
 
 
 def test_the_deadline_bounds_a_call_whatever_the_endpoint_does():
-    patience = Patience(attempt_s=5, deadline_s=0.8, tries=1000, first_wait_s=0.05)
+    retries = Retries(attempt_s=5, deadline_s=0.8, tries=1000, first_wait_s=0.05)
     for faults, told in ((["500"] * 999, "HTTP 500"), (["endless"] * 9, "no whole answer")):
         with serving(faults, Script(think=echo)) as base_url:
             started = time.monotonic()
             with pytest.raises(EndpointError, match=told):
-                chat(base_url, patience=patience).ask("hello", TICKET)
+                chat(base_url, retries=retries).ask("hello", TICKET)
             assert time.monotonic() - started < 2.5
 
 
 def test_tries_are_counted_and_told():
-    patience = Patience(tries=3, first_wait_s=0.01)
+    retries = Retries(tries=3, first_wait_s=0.01)
     script = Script(think=echo)
     with (
         serving(["500"] * 9, script) as base_url,
         pytest.raises(EndpointError, match=r"no answer in 3 tries .* HTTP 500"),
     ):
-        chat(base_url, patience=patience).ask("hello", TICKET)
+        chat(base_url, retries=retries).ask("hello", TICKET)
     assert len(script.requests) == 3
 
 
@@ -119,7 +121,7 @@ def test_nobody_listening_fails_at_once_and_says_where():
     port = free_port()
     started = time.monotonic()
     with pytest.raises(EndpointError, match=f"nobody listens at http://127.0.0.1:{port}/v1"):
-        chat(f"http://127.0.0.1:{port}/v1", patience=Patience()).ask("hello", TICKET)
+        chat(f"http://127.0.0.1:{port}/v1", retries=Retries()).ask("hello", TICKET)
     assert time.monotonic() - started < 5
 
 
@@ -152,7 +154,7 @@ def broken_with_key():
 def test_workers_ask_at_the_same_time():
     with serving(["slow"] * 4, Script(think=echo)) as base_url, ThreadPoolExecutor(4) as pool:
         started = time.monotonic()
-        model = chat(base_url, patience=Patience())
+        model = chat(base_url, retries=Retries())
         answers = list(pool.map(lambda n: model.ask(f"{n}", TICKET).text, range(4)))
         assert time.monotonic() - started < 6, "one after the other takes eight seconds"
     assert answers == [f"you said {n}" for n in range(4)]
@@ -160,13 +162,13 @@ def test_workers_ask_at_the_same_time():
 
 def test_doctor_is_told_what_to_do(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert "set OPENAI_API_KEY" in check_endpoint(env={})
+    assert "set OPENAI_API_KEY" in check_endpoint(env={})[1]
     with serving(script=Script(key=KEY)) as base_url:
         good = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": base_url}
-        assert check_endpoint(env=good).startswith("ok")
-        assert "thinker-small" in check_endpoint("thinker", good)
-        refused = check_endpoint(env=good | {"OPENAI_API_KEY": "sk-wrongone"})
+        assert check_endpoint(env=good)[0]
+        assert "thinker-small" in check_endpoint("thinker", good)[1]
+        _, refused = check_endpoint(env=good | {"OPENAI_API_KEY": "sk-wrongone"})
         assert "refuses the key" in refused and "sk-wrongone" not in refused
-        elsewhere = check_endpoint(env=good | {"OPENAI_BASE_URL": base_url + "/nowhere"})
+        _, elsewhere = check_endpoint(env=good | {"OPENAI_BASE_URL": base_url + "/nowhere"})
         assert elsewhere.startswith(f"{base_url}/nowhere answers, but lists no models")
-    assert "nobody listens" in check_endpoint(env=good)
+    assert "nobody listens" in check_endpoint(env=good)[1]

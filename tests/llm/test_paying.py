@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from beamsearch.errors import EndpointError, OutOfBudget, UsageError
-from beamsearch.llm.budget import TOKENS_OUT, Limits, Paid, Purse, Spent, counted
+from beamsearch.llm.budget import TOKENS_OUT, Budget, Limits, Paid, Spent, counted
 from beamsearch.llm.costs import keep_prices, paid, run_prices, save_ledger, spent
-from beamsearch.llm.model_mix import Panel, Standing, by_weight, by_wins, read_weights
-from beamsearch.llm.openai_chat import Completion, Ticket
+from beamsearch.llm.model_mix import ModelMix, Standing, by_weight, by_wins, read_weights
 from beamsearch.llm.prices import read_prices
+from beamsearch.llm.types import Completion, Ticket
 from beamsearch.proposer.factory import make_proposer
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, write_record
@@ -65,7 +65,7 @@ def test_ones_own_prices_go_before_those_that_come_along(tmp_path):
 
 
 def test_eight_workers_at_once_never_pass_a_limit_on_calls():
-    chat = Paid(Echo(), Purse(Limits(calls=5), read_prices(), Spent(calls=1)))
+    chat = Paid(Echo(), Budget(Limits(calls=5), read_prices(), Spent(calls=1)))
 
     def ask(ticket):
         try:
@@ -80,9 +80,9 @@ def test_eight_workers_at_once_never_pass_a_limit_on_calls():
 
 
 def test_a_question_under_way_counts_as_the_longest_answer_so_far():
-    purse = Purse(Limits(tokens=TOKENS_OUT + 150), read_prices(), Spent())
-    chat = Paid(Echo(), purse)
-    with purse.paying("gpt-5.5", "x" * 30) as answers:
+    budget = Budget(Limits(tokens=TOKENS_OUT + 150), read_prices(), Spent())
+    chat = Paid(Echo(), budget)
+    with budget.paying("gpt-5.5", "x" * 30) as answers:
         with pytest.raises(OutOfBudget, match="--max-tokens"):
             chat.ask("x" * 30, TICKETS[0])
         answers.append(Completion(text="", model="m", tokens_in=10, tokens_out=20))
@@ -92,10 +92,10 @@ def test_a_question_under_way_counts_as_the_longest_answer_so_far():
 
 
 def test_a_question_that_failed_is_not_under_way_any_more():
-    purse = Purse(Limits(calls=1), read_prices(), Spent())
+    budget = Budget(Limits(calls=1), read_prices(), Spent())
     with pytest.raises(EndpointError):
-        Paid(Echo(error=EndpointError("no")), purse).ask("hello", TICKETS[0])
-    assert Paid(Echo(), purse).ask("hello", TICKETS[0]).text == "gpt-5.5"
+        Paid(Echo(error=EndpointError("no")), budget).ask("hello", TICKETS[0])
+    assert Paid(Echo(), budget).ask("hello", TICKETS[0]).text == "gpt-5.5"
 
 
 def test_a_limit_on_cost_needs_a_price():
@@ -119,7 +119,7 @@ def test_weights_are_read_and_a_sign_in_a_name_is_not_one():
 
 def test_models_are_asked_by_weight_and_the_same_again():
     weights = {"a": 1.0, "b": 3.0}
-    panel = Panel({name: Echo(name) for name in weights}, by_weight(weights, seed=7))
+    panel = ModelMix({name: Echo(name) for name in weights}, by_weight(weights, seed=7))
     asked = [panel.ask("hello", ticket).text for ticket in TICKETS]
     assert asked == [panel.ask("hello", ticket).text for ticket in TICKETS]
     assert 0.65 < Counter(asked)["b"] / len(TICKETS) < 0.85
@@ -196,4 +196,4 @@ def test_settings_of_models_are_refused_where_none_is_asked(tmp_path, given):
     for who in ("playbook", f"replay:{tmp_path}"):
         with pytest.raises(UsageError, match=f"{next(iter(given))} would say nothing"):
             read_settings(None, {"llm": who, **given})
-    assert read_settings(None, given).llm == "auto"
+    assert read_settings(None, given).llm.kind == "auto"

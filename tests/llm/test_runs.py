@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from beamsearch.records.packed import opened_run
 from beamsearch.records.trace import Trace
 from tests import ROOT
 from tests.llm.runs import (
@@ -23,8 +24,10 @@ from tests.llm.runs import (
     response,
     write_lines,
 )
+from tests.records.test_packed import contents
 from tests.server import Script, serving
 from tests.traces import differences
+from tools.pack_run import pack
 
 
 def environments_below(pid):
@@ -84,7 +87,9 @@ def test_the_key_reaches_no_file_no_output_and_no_candidate(live):
         assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
     # Every process that runs a module of ours: servers of candidates, their children, the walls.
     modules = {line: variables for line, variables in seen.items() if "-m beamsearch." in line}
-    assert any("sandbox.server" in line for line in modules), "candidates' processes were looked at"
+    assert any("judge.sandbox.server" in line for line in modules), (
+        "candidates' processes were looked at"
+    )
     assert not [line for line, variables in modules.items() if KEY.encode() in variables]
 
 
@@ -159,6 +164,27 @@ def test_a_replay_ends_with_the_same_kernels(live, tmp_path):
     assert differences(live[0], tmp_path / "again", unlike=("llm", "who_thinks")) == []
 
 
+def test_a_packed_run_is_replayed_as_the_whole_one_and_a_replay_goes_on(live, tmp_path):
+    # Given a run with a price list of its own, packed
+    shutil.copytree(live[0], tmp_path / "whole")
+    shutil.copy(ROOT / "beamsearch" / "llm" / "prices.toml", tmp_path / "whole")
+    packed = tmp_path / "packed"
+    pack(tmp_path / "whole", packed, rounds=False)
+    before = contents(packed)
+
+    # When it is replayed, and the replay is started again on its folder
+    again = tmp_path / "again"
+    for _ in range(2):
+        done = beamsearch("replay", packed, "--output", again)
+        assert "nothing came out differently" in done.stdout
+
+    # Then all is as it was, and nothing in it speaks of the copy that was read
+    unlike = ("llm", "who_thinks", "prices")
+    assert differences(tmp_path / "whole", again, unlike=unlike) == []
+    assert contents(packed) == before
+    assert not [path for path in again.rglob("*.json") if "beamsearch-run-" in path.read_text()]
+
+
 def test_a_changed_template_is_reported_and_the_kernels_stay(live, tmp_path):
     # Given a copy of the project in which one template reads differently
     for name in ("beamsearch", "profiling", "prompts", "problems"):
@@ -209,11 +235,14 @@ def test_one_workers_missing_answer_does_not_stop_the_others(live, tmp_path):
 
 def test_a_measured_run_goes_on_without_a_gpu_to_its_next_gpu_step(tmp_path):
     (recorded,) = (ROOT / "artifacts" / "playbook").glob("82_*")
-    folder = tmp_path / "run"
-    shutil.copytree(recorded, folder)
-    rounds = len(Trace(folder).completed_rounds())
-    said = beamsearch("resume", folder, "--rounds", rounds, "--patience", rounds, code=5).stderr
+    before = contents(recorded)
+    rounds = len(opened_run(recorded).completed_rounds())
+    more = ("--rounds", rounds, "--patience", rounds)
+    said = beamsearch("resume", recorded, *more, code=5, cwd=tmp_path).stderr
     assert "waits for a GPU step" in said and "NVIDIA H200" in said
+    (folder,) = (tmp_path / "runs").glob("82_*/*")
+    assert f"the run goes on in {folder.relative_to(tmp_path)}" in said
+    assert contents(recorded) == before
     replies = list(folder.glob(f"optimization_trace/round_{rounds}/workers/*/opt_reply.txt"))
     assert replies, "what needs no GPU was done"
     assert len(Trace(folder).completed_rounds()) == rounds

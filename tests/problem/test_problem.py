@@ -8,8 +8,11 @@ import pytest
 
 from beamsearch.errors import KernelError, ProblemError
 from beamsearch.judge.verification.oracle import find_updates
+from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import bind, check_source, fingerprint
-from beamsearch.problem.problem import find_problem, instantiate, least_work, list_problems, shrink
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import find_problem, list_problems
+from beamsearch.problem.shrink import shrink
 
 # Least bytes in GB and FLOPs in G, by arithmetic on the shapes: every input and parameter read
 # once, the output written once, two operations a multiply-add, none for an output that no input

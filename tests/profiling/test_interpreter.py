@@ -36,6 +36,21 @@ def counts(y_ptr, loops, step):
         total += (2 * i + 1).to(tl.int64) * step
     tl.store(y_ptr, total)
 
+@triton.jit
+def arithmetic(x_ptr, y_ptr, out_ptr, index_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + i), tl.load(y_ptr + i)
+    tl.store(out_ptr + i, x + y)
+    tl.store(out_ptr + n + i, x * y - x)
+    tl.store(out_ptr + 2 * n + i, x / y)
+    tl.store(out_ptr + 3 * n + i, tl.maximum(x, y))
+    tl.store(out_ptr + 4 * n + i, tl.where(x < y, -x, tl.abs(y)))
+    tl.store(out_ptr + 5 * n + i, tl.clamp(x, -0.5, 0.5))
+    tl.store(out_ptr + 6 * n + i, tl.cumsum(x, 0))
+    tl.store(out_ptr + 7 * n, tl.sum(x, 0))
+    tl.store(out_ptr + 7 * n + 1, tl.min(x, 0))
+    tl.store(index_ptr, tl.argmax(x, 0))
+
 x = torch.randn(1000)
 x[:4] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.00390625])
 y = torch.empty(1000, dtype=torch.bfloat16)
@@ -57,6 +72,18 @@ for precision, (left, right) in {None: cut, "tf32": cut, "tf32x3": (a, b), "ieee
     product[(1,)](a, b, c, 1, precision)
     assert torch.allclose(c, left @ right, rtol=1e-5, atol=1e-5), precision
 assert not torch.allclose(cut[0] @ cut[1], a @ b, rtol=1e-5, atol=1e-5)
+
+x, y = torch.randn(2, 64).to(torch.bfloat16)
+out, index = torch.empty(8, 64, dtype=torch.bfloat16), torch.empty(1, dtype=torch.int32)
+arithmetic[(1,)](x, y, out, index, 64, BLOCK=64)
+wide = x.float()
+for row, expected in enumerate((
+    x + y, x * y - x, x / y, torch.maximum(x, y), torch.where(x < y, -x, y.abs()),
+    x.clamp(-0.5, 0.5), wide.cumsum(0).to(torch.bfloat16),
+)):
+    assert torch.equal(out[row], expected), (row, out[row], expected)
+assert out[7, 0] == wide.sum().to(torch.bfloat16) and out[7, 1] == x.min()
+assert index.item() == x.argmax()
 """
 
 

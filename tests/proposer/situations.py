@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from beamsearch.problem.problem import find_problem, least_work
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import find_problem
 from beamsearch.proposer.prompts.problem_card import make_card
 from beamsearch.proposer.questions import (
     Attempt,

@@ -4,7 +4,8 @@ import pytest
 
 from beamsearch.errors import EndpointError
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
-from beamsearch.llm.openai_chat import ChatModel, Patience
+from beamsearch.llm.openai_chat import ChatModel
+from beamsearch.llm.retries import Retries
 from beamsearch.problem.kernel import check_source, fingerprint
 from beamsearch.proposer.factory import make_proposer
 from beamsearch.proposer.model_proposer import ModelProposer
@@ -24,7 +25,7 @@ from tests.server import Script, serving
 def model():
     with serving() as base_url:
         yield ModelProposer(
-            ChatModel(DEFAULT_MODEL, Endpoint(base_url), Patience(first_wait_s=0.01))
+            ChatModel(DEFAULT_MODEL, Endpoint(base_url), Retries(first_wait_s=0.01))
         )
 
 
@@ -73,7 +74,7 @@ class Recorded:
         self.tickets = []
 
     def ask(self, prompt, ticket):
-        from beamsearch.llm.openai_chat import Completion
+        from beamsearch.llm.types import Completion
 
         self.tickets.append(ticket)
         return Completion(text="{}", model="recorded")

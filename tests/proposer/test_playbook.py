@@ -16,7 +16,6 @@ from beamsearch.proposer.replies import (
     read_variants,
 )
 from beamsearch.records.candidate import Direction
-from kernel_profiling.profile import FindingKind
 from tests.proposer.situations import (
     diagnosis_question,
     reflection_question,
@@ -49,11 +48,10 @@ def test_workers_of_a_round_propose_different_kernels(problem: str) -> None:
     assert len(set(prints)) == 8
 
 
-def test_the_first_round_composes_and_says_what_it_answers() -> None:
+def test_the_first_round_composes_and_says_what_it_did() -> None:
     first = read_variants(answer(asked("43", 0, [])), "")[0]
     assert "made constexpr" in first.description
     assert "; " in first.description
-    assert any(f"{kind.value}" in first.description for kind in FindingKind)
 
 
 def test_the_same_question_has_the_same_answer() -> None:
@@ -81,12 +79,12 @@ def test_what_was_seen_is_not_proposed_again_until_nothing_is_left() -> None:
 
 def test_a_move_that_lost_elsewhere_comes_later() -> None:
     before = read_variants(answer(asked("04", 0, [], variants=1, round=2)), "")[0]
-    move = before.description.rpartition(" (answers")[0]
+    move = before.description
     lost = Attempt(
         name="r1-w0-v0",
         parent="r0-s9",
         direction=None,
-        description=f"{move} (answers low_occupancy)",
+        description=move,
         outcome="correct",
         speedup_over_parent=0.5,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from beamsearch.baselines.floor import measure_floor
+from beamsearch.gpu import machine
 from beamsearch.llm.types import approximate_tokens
 from beamsearch.problem.problem import list_problems, read_problem
 from beamsearch.proposer.prompts.outcomes import LESSON_CHARACTERS
@@ -296,7 +297,7 @@ def test_a_prompt_that_shows_no_lessons_does_not_say_that_it_left_some_out():
 def test_the_contract_states_the_rule_of_precision_in_force(name, precision, holds, lacks):
     path = Path(__file__).parents[1] / "judge/suite/problems" / name / "problem.py"
     problem = read_problem(path).with_precision(precision)
-    floor = measure_floor(problem, "h200", None)
+    floor = measure_floor(problem, machine.modelled())
     question = FirstQuestion(problem=make_card(problem, "2", "3"), gpu="NVIDIA H200", floor=floor)
     told = render(question)
     assert holds in told and lacks not in told

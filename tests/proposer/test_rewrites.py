@@ -16,8 +16,9 @@ import pytest
 import torch
 import triton
 
+from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import bind, check_source
-from beamsearch.problem.problem import find_problem, instantiate
+from beamsearch.problem.problem import find_problem
 from beamsearch.proposer.playbook.rewrites import (
     address,
     caching,
@@ -47,7 +48,9 @@ import triton
 import triton
 from beamsearch.judge.sandbox.interpreter import prepare_interpreter
 from beamsearch.problem.kernel import bind
-from beamsearch.problem.problem import find_problem, instantiate, shrink
+from beamsearch.problem.problem import find_problem
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.shrink import shrink
 prepare_interpreter()
 instance = instantiate(shrink(find_problem(sys.argv[1]), int(sys.argv[2])), "cpu", 0, "normal")
 expected = instance.reference()

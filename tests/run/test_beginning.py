@@ -2,21 +2,22 @@
 
 import json
 import sys
-import threading
 
 import pytest
 
 from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import Stopped, UsageError
-from beamsearch.gpu.environment import describe
+from beamsearch.gpu.machine import modelled
 from beamsearch.problem.problem import read_problem
 from beamsearch.proposer.questions import Reply
+from beamsearch.records.baselines import Baselines
 from beamsearch.records.call import Call
-from beamsearch.records.run import Baselines, RunRecord
+from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, read_record, write_record, write_text
 from beamsearch.run import run as runner
 from beamsearch.run.ask import Answers
 from beamsearch.run.lock import folder_lock
+from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
 from tests.llm.runs import PROBLEM, beamsearch
 from tests.proposer.situations import diagnosis_question
@@ -25,7 +26,7 @@ SEVEN, EIGHT = (Settings(seed=seed, llm="playbook") for seed in (7, 8))
 
 
 def test_a_reply_that_comes_while_the_run_stops_is_kept(tmp_path):
-    stopping = threading.Event()
+    stopping = StopToken()
     asked = []
 
     class Slow:
@@ -38,15 +39,11 @@ def test_a_reply_that_comes_while_the_run_stops_is_kept(tmp_path):
             stopping.set()
             return Reply(text="it took an hour", author="slow", model="slow", tokens_out=9)
 
-    def check_stop():
-        if stopping.is_set():
-            raise Stopped("stopping")
-
     question, stems = diagnosis_question(), ("bottleneck_prompt", "bottleneck_response")
-    answers = Answers(Trace(tmp_path), tmp_path / "w0", Slow(), check_stop)
+    answers = Answers(Trace(tmp_path), tmp_path / "w0", Slow(), stopping)
     with pytest.raises(Stopped):
         answers.get(question, "why?", 0, stems)
-    stopping.clear()
+    answers = Answers(Trace(tmp_path), tmp_path / "w0", Slow(), StopToken())
     assert answers.get(question, "why?", 0, stems) == "it took an hour"
     assert asked == ["why?"]
     (call,) = (tmp_path / "w0" / "calls").iterdir()
@@ -64,7 +61,7 @@ def begun(tmp_path):
         problem=problem.name,
         problem_dtype=problem.dtype,
         settings=SEVEN,
-        environment=describe(None, "h200"),
+        environment=modelled().environment(),
         who_thinks="playbook",
         status="running",
         baselines=Baselines(),

@@ -1,7 +1,8 @@
 """What a run says of its end beside PyTorch's compiler."""
 
+from beamsearch.records.baselines import Baselines
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.run import Baselines, Confirmation
+from beamsearch.records.run import Confirmation
 from beamsearch.run.confirmation import slower_than_compiler
 
 

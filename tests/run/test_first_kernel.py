@@ -8,6 +8,7 @@ from beamsearch.records.job import Judgement
 from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.run.first_kernel import write_first
+from beamsearch.run.stop import StopToken
 from tests.proposer.situations import first_question
 
 RIGHT = Verdict(
@@ -43,7 +44,7 @@ class Thinker:
 
 
 def first(folder, thinker):
-    return write_first(Trace(folder), first_question(), thinker, thinker, lambda: None)
+    return write_first(Trace(folder), first_question(), thinker, thinker, StopToken())
 
 
 def test_every_kernel_of_a_reply_is_tried_before_the_model_is_asked_again(tmp_path):

@@ -1,6 +1,5 @@
 """When two kernels are one: by source, and by build."""
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +12,7 @@ from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Outcome, Stage, Verdict
 from beamsearch.run.candidates import Candidates, Made, names_of
 from beamsearch.run.context import Shared
+from beamsearch.run.stop import StopToken
 from beamsearch.search import Assignment
 
 SOURCE = '''
@@ -97,7 +97,7 @@ def test_twins_are_decided_for_each_worker_whoever_comes_first(tmp_path, order):
         proposer=None,
         floor=None,
         observer=SimpleNamespace(candidate=lambda candidate: None),
-        stop=threading.Event(),
+        stop=StopToken(),
     )
     direction = Direction(finding="latency_not_hidden")
     verdicts = {}

@@ -11,11 +11,12 @@ from beamsearch.proposer.prompts.render import render
 from beamsearch.proposer.questions import Earlier, Memory
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.run.memory.earlier_runs import KEPT, Learned, earlier, learn, read_run
-from beamsearch.run.memory.lessons import Lesson, lessons, standing, what, worded
+from beamsearch.run.memory.lessons import Lesson, lessons, standing, worded
 from beamsearch.run.results import comparable_times
 from beamsearch.settings import Settings
 from tests import ROOT
@@ -63,7 +64,7 @@ def test_a_later_outcome_of_the_opposite_sign_drops_a_lesson(later, stands):
     history = [
         candidate("r0-s0", None, "the input kernel", 1.0),
         candidate("r0-s1", None, "another", 1.0),
-        candidate("r1-w0-v0", "r0-s0", "num_warps 8 (answers latency_not_hidden)", 1.2),
+        candidate("r1-w0-v0", "r0-s0", "num_warps 8", 1.2),
         candidate("r1-w0-v1", "r0-s0", "strips of 4 rows", 0.9),
         later,
     ]
@@ -72,7 +73,7 @@ def test_a_later_outcome_of_the_opposite_sign_drops_a_lesson(later, stands):
 
 
 def test_on_a_recorded_run_only_the_same_idea_turned_round_drops_a_lesson():
-    trace = Trace(artifact("43"))
+    trace = opened_run(artifact("43"))
     done = trace.completed_rounds()
     candidates = [c for record in done for c in record.candidates]
     times = comparable_times(trace, candidates)
@@ -146,11 +147,13 @@ def test_the_playbook_begins_with_what_gained_in_earlier_runs():
 @pytest.mark.parametrize("change", [{"tuned_from": "x"}, {"outcome": Outcome.DUPLICATE}])
 def test_a_duplicate_is_no_failure_and_a_tuned_form_no_lesson(change, tmp_path):
     folder = tmp_path / "run"
-    shutil.copytree(artifact("43"), folder)
+    shutil.copytree(opened_run(artifact("43")).folder, folder)
     before = read_run(folder)
     path = folder / "optimization_trace" / "round_2" / "round.json"
     record = read_record(path, RoundRecord)
-    one = next(c for c in record.candidates if before.moves.get(what(c)) and c.verdict.correct)
+    one = next(
+        c for c in record.candidates if before.moves.get(c.description) and c.verdict.correct
+    )
     if "outcome" in change:
         verdict = one.verdict.model_copy(update=change | {"reason": "a twin"})
         changed = one.model_copy(update={"verdict": verdict, "measurement": None})
@@ -159,5 +162,5 @@ def test_a_duplicate_is_no_failure_and_a_tuned_form_no_lesson(change, tmp_path):
     candidates = [changed if c is one else c for c in record.candidates]
     write_record(path, record.model_copy(update={"candidates": candidates}))
     after = read_run(folder)
-    lost = len(before.moves[what(one)]) - len(after.moves.get(what(one), []))
-    assert lost == 1 and 0.0 not in after.moves.get(what(one), [])
+    lost = len(before.moves[one.description]) - len(after.moves.get(one.description, []))
+    assert lost == 1 and 0.0 not in after.moves.get(one.description, [])

@@ -1,13 +1,12 @@
 """Sweeps after a win: which forms, which of them are judged, and that a stop loses none of it."""
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from beamsearch.cli.display import make_display
 from beamsearch.errors import Stopped
-from beamsearch.executor.remote import Elsewhere
+from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.proposer.questions import Memory
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.job import JudgeJob, Judgement, Sweep, SweepJob
@@ -19,6 +18,7 @@ from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.run.candidates import source_fingerprint
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.results import tuning_totals
+from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import FILE, Tuner, forms_of
 from beamsearch.run.worker import Worker
 from beamsearch.search import Assignment
@@ -66,7 +66,7 @@ RIGHT = Verdict(outcome=Outcome.CORRECT, checks=[Check(stage=Stage.SMOKE, name="
 WRONG = Verdict(outcome=Outcome.WRONG, stage=Stage.TRUE_SHAPES, reason="half of it is missing")
 
 
-class Bench(Elsewhere):
+class Bench(RemoteExecutor):
     """A GPU whose times and verdicts are known by setting beforehand."""
 
     def __init__(self, times, judged):
@@ -121,7 +121,7 @@ def world(tmp_path: Path):
             proposer=None,
             floor=None,
             observer=make_display(json=True),
-            stop=threading.Event(),
+            stop=StopToken(),
         )
         view = RoundView(
             number=1,

@@ -15,6 +15,7 @@ from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Outcome
 from beamsearch.run.candidates import Candidates, Made
 from beamsearch.run.context import Shared
+from beamsearch.run.stop import StopToken
 from beamsearch.search import Assignment
 from tests.search.made import CORRECT, failed
 
@@ -55,7 +56,7 @@ def test_no_kernel_is_judged_twice(rounds, stopped):
                 proposer=None,
                 floor=None,
                 observer=observer,
-                stop=threading.Event(),
+                stop=StopToken(),
             )
 
         first = process()

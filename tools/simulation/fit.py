@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.trace import Trace
+from beamsearch.records.packed import opened_run
 from beamsearch.search import families, is_tie
 from tools.simulation.landscape import Family, Landscape, Start
 
@@ -62,14 +62,14 @@ class Run:
 
 def read_run(folder: Path) -> Run:
     """Steps of a run whose times were measured. Raises UsageError where the folder holds none."""
-    trace = Trace(folder)
+    trace = opened_run(folder)
     record = trace.run_record()
     if record.floor is None or record.environment.gpu is None:
         raise ValueError(f"{folder} has no measured times")
     everyone = [c for done in trace.completed_rounds() for c in done.candidates]
 
     def source(candidate: Candidate) -> str:
-        return (folder / (candidate.kernel_file or "")).read_text()
+        return (trace.folder / (candidate.kernel_file or "")).read_text()
 
     family = families(everyone, source)
     times = {c.name: c.time_ms for c in everyone if c.verdict.correct}

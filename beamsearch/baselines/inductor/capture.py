@@ -18,10 +18,11 @@ from types import ModuleType
 from typing import Any
 
 from beamsearch.baselines.inductor.decompose import decompositions
+from beamsearch.judge.rejection import one_line
 from beamsearch.judge.runner.reference import read_problem_message
-from beamsearch.judge.verification.stages import one_line
+from beamsearch.problem.instance import instantiate
 from beamsearch.problem.precision import set_products
-from beamsearch.problem.problem import Problem, instantiate
+from beamsearch.problem.problem import Problem
 from beamsearch.records.captured import (
     Captured,
     Compilation,

@@ -9,10 +9,10 @@ import sys
 from pydantic import ValidationError
 
 from beamsearch.gpu.lane import Lane
+from beamsearch.judge.rejection import one_line
 from beamsearch.judge.runner.reference import problem_message
-from beamsearch.judge.sandbox.processes import scrubbed_environment
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 from beamsearch.judge.timing.comparison import baseline_caches
-from beamsearch.judge.verification.stages import one_line
 from beamsearch.problem.problem import Problem
 from beamsearch.records.captured import Compilation
 

@@ -78,7 +78,12 @@ class _Assembly:
     def plan(self, container: Container, capability: int) -> Plan:
         """The plan. Raises Refused."""
         noted = [*self._prologue, *self._own]
-        steps = [*self._filled_before(), *map(self._step, noted)]
+        before = len(self._prologue)
+        steps: list[Step] = []
+        made_before = self._filled_before()
+        steps += made_before
+        steps += [self._step(item) for item in noted]
+        shift = len(made_before) + before
         results = [self._view(value) for value in self._results]
         for value in self._results:
             if value.memory.role == "constant" or self._is_kept(value.memory):
@@ -86,7 +91,7 @@ class _Assembly:
                     "returns memory that it keeps between calls; two results must be able to live "
                     "at once, so allocate each"
                 )
-        buffers = [self._buffer(memory) for memory in self._buffers]
+        buffers = [self._buffer(memory, shift) for memory in self._buffers]
         return Plan(
             capability=capability,
             triton=triton.__version__,
@@ -154,7 +159,7 @@ class _Assembly:
             self._buffers.append(memory)
         return self._numbers[id(memory)]
 
-    def _buffer(self, memory: Memory) -> Buffer:
+    def _buffer(self, memory: Memory, shift: int) -> Buffer:
         if memory.role == "given":
             return Buffer(role="given", bytes=memory.size, given=memory.given)
         if memory.role == "constant":
@@ -170,7 +175,11 @@ class _Assembly:
                 for step in self._first_fills(memory)
             ]
             return Buffer(role="kept", bytes=memory.size, fills=fills)
-        return Buffer(role="made", bytes=memory.size)
+        if self._is_old(memory):
+            return Buffer(role="made", bytes=memory.size)
+        returned = any(value.memory is memory for value in self._results)
+        dead = None if memory.dead is None or returned else memory.dead + shift
+        return Buffer(role="made", bytes=memory.size, born=memory.born + shift, dead=dead)
 
     def _view(self, tensor: StandIn) -> Any:
         try:

@@ -7,6 +7,7 @@ run elsewhere.
 
 from __future__ import annotations
 
+import gc
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -84,6 +85,7 @@ class Capturer:
         given = self._arguments(arguments)
         with torch.no_grad(), HostTensors(), recorder:
             result = bind(self._module, given)()
+        gc.collect()
         plan = plan_of(recorder, result, self._capability)
         return {
             "plan": plan.model_dump(mode="json"),

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.standin import DEVICE, Memories, Memory, StandIn, as_meta
-from beamsearch.judge.runner.operations import COMPUTE, MOVES
+from beamsearch.judge.operations import COMPUTE, MOVES
 from beamsearch.problem.dispatch_modes import QuickMode
 
 FILLS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
@@ -72,7 +72,7 @@ class Recorder(QuickMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.memories = Memories(now=lambda: self.call)
+        self.memories = Memories(now=self.now)
         self.restart("")
 
     def restart(self, source_file: str) -> None:
@@ -82,6 +82,10 @@ class Recorder(QuickMode):
         self.steps: list[Noted] = []
         """Of all calls, in order."""
         self._begun = 0
+
+    def now(self) -> tuple[int, int]:
+        """The call at hand, and how many steps it has so far."""
+        return self.call, len(self.steps) - self._begun
 
     def begin(self) -> None:
         """Begin a new call."""

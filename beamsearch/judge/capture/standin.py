@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,8 @@ class Memory:
     role: Role
     call: int
     """Number of the call in which it was made; 0 while the kernel was imported."""
+    born: int
+    """Steps of that call before it was made."""
     given: int | None = None
     weight: bool = False
     """Whether it holds a parameter or buffer of the model."""
@@ -38,6 +41,10 @@ class Memory:
     """Its bytes on the host, as long as they follow from constants alone."""
     computed: bool = False
     """Whether more than fills made them."""
+    alive: int = 0
+    """Tensors on it that Python still holds."""
+    dead: int | None = None
+    """Steps of its call before the last of them went."""
     storage: Any = None
     """The storage on `meta` by which its views are known."""
 
@@ -141,8 +148,8 @@ class Memories:
     """All allocations of one process, by their storage."""
 
     known: dict[int, Memory] = field(default_factory=dict)
-    now: Callable[[], int] = lambda: 0
-    """Number of the call at hand."""
+    now: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    """The call at hand, and how many steps it has."""
     _next: int = 0x7F0000000000
     _draw: random.Random = field(default_factory=random.Random)
 
@@ -151,10 +158,19 @@ class Memories:
         storage = meta.untyped_storage()
         memory = self.known.get(storage._cdata)
         if memory is None:
+            call, step = self.now()
             size = storage.nbytes()
-            memory = Memory(size, self._place(size), role, self.now(), given, storage=storage)
+            memory = Memory(size, self._place(size), role, call, step, given, storage=storage)
             self.known[storage._cdata] = memory
-        return StandIn(meta, memory)
+        tensor = StandIn(meta, memory)
+        memory.alive += 1
+        weakref.finalize(tensor, self._went, memory)
+        return tensor
+
+    def _went(self, memory: Memory) -> None:
+        memory.alive -= 1
+        if memory.alive == 0 and memory.call == self.now()[0]:
+            memory.dead = self.now()[1]
 
     def _place(self, size: int) -> int:
         """An address of its own, that nobody can tell ahead."""

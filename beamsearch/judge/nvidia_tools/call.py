@@ -16,11 +16,11 @@ from pathlib import Path
 
 import torch
 
+from beamsearch.judge.arguments import storages_of
 from beamsearch.judge.runner.launching import Loader
 from beamsearch.judge.runner.program import PlanProgram
 from beamsearch.judge.runner.reference import read_problem_message
-from beamsearch.judge.verification.inputs import storages_of
-from beamsearch.problem.problem import instantiate
+from beamsearch.problem.instance import instantiate
 from beamsearch.records.plan import Binary, Plan
 
 WARMUPS = 2

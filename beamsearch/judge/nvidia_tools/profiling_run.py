@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.runner.reference import problem_message
-from beamsearch.judge.sandbox.processes import scrubbed_environment
-from beamsearch.judge.verification.inputs import derive_seed
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
+from beamsearch.judge.verification.input_set import derive_seed
 from beamsearch.problem.problem import Problem
 from kernel_profiling.profile import Profile
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.nvidia_tools.profiling_run import write_call
-from beamsearch.judge.sandbox.processes import scrubbed_environment
-from beamsearch.judge.verification.stages import Log, Rejected
+from beamsearch.judge.rejection import Log, Rejected
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 from beamsearch.problem.problem import Problem
 from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.ncu.run import find_program

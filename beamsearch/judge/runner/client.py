@@ -14,13 +14,13 @@ from typing import Any
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.judge.capture.compiling import Compiled
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 from beamsearch.judge.sandbox.conversation import (
     Conversation,
     DeadlineMissed,
     ProcessDied,
     ToldError,
 )
-from beamsearch.judge.sandbox.processes import scrubbed_environment
 from beamsearch.records.plan import Plan
 
 OPEN_S = 120.0

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import torch
 
+from beamsearch.judge.operations import COMPUTE, prepare
 from beamsearch.judge.runner.buffers import PlanMemory
 from beamsearch.judge.runner.launching import Function, PreparedLaunch, blocks
-from beamsearch.judge.runner.operations import COMPUTE, prepare
 from beamsearch.judge.runner.parameters import parameters
 from beamsearch.judge.sandbox.memory import GUARD_BYTES
 from beamsearch.records.plan import Fill, Launch, Operation, Plan

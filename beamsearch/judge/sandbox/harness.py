@@ -34,8 +34,8 @@ from kernel_profiling.compiler.fake_device import cuda_answers
 from kernel_profiling.gpus import Gpu
 
 
-def serve(link: socket.socket) -> None:
-    """Answer the judge's requests until it hangs up."""
+def serve(link: socket.socket, role: str) -> None:
+    """Answer the judge's requests until it hangs up; a GPU is asked for, whatever the role."""
     harness = Harness()
     serving.serve(link, harness, lambda error: describe_error(error, harness.source))
 

@@ -39,7 +39,7 @@ class Homes:
         return folder
 
     def plan(self, folder: Path, key: str | None) -> dict[str, Any]:
-        """What the walls of a process are to leave it: fields of `walls.Plan`."""
+        """What the isolation of a process leaves it: fields of `isolation.Plan`."""
         own, needed = [str(folder)], []
         if key is not None:
             needed.append(str(self._scratch / "sources" / key))

@@ -1,8 +1,8 @@
 """What stands between a candidate's process and everything that is not its business.
 
-A child of the fork server builds its own walls before it touches anything of the candidate's:
+A child of the fork server isolates itself before it touches anything of the candidate's:
 namespaces of its own (Linux: network, IPC, mounts, processes), a file system that is read-only but
-for its own folders, limits, and a user that owns nothing. Each wall may be refused by the system;
+for its own folders, limits, and a user that owns nothing. Each part may be refused by the system;
 then it is missing, and is told, but the candidate runs. Where CUDA runs there is no limit on the
 address space: CUDA reserves more than there is memory.
 """
@@ -10,6 +10,7 @@ address space: CUDA reserves more than there is memory.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import resource
 import shutil
@@ -21,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 
 USER = "an unprivileged user"
 NETWORK = "no network"
@@ -51,10 +54,10 @@ class _Attributes(ctypes.Structure):
 
 
 def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
-    """The command that puts the fork server behind walls, or nothing.
+    """The command that isolates the fork server, or nothing.
 
     Where the judge is not root, and bubblewrap is installed and works. As root, each candidate's
-    process builds walls of its own, which keep it from other candidates too.
+    process isolates itself, from other candidates too.
     """
     program = shutil.which("bwrap")
     if os.geteuid() == 0 or program is None:
@@ -108,9 +111,9 @@ class Plan:
 
 
 def build(plan: Plan, apart: str) -> dict[str, str]:
-    """Put walls around this process, which must have one thread.
+    """Isolate this process, which must have one thread.
 
-    apart: what `fork_apart` said. Returns wall -> why it is missing, "" where it stands.
+    apart: what `fork_apart` said. Returns each part -> why it is missing, "" where it holds.
     """
     missing = dict.fromkeys(NAMES, "")
     missing[PROCESSES] = apart
@@ -133,10 +136,10 @@ def build(plan: Plan, apart: str) -> dict[str, str]:
     return missing
 
 
-def told(missing: Mapping[str, str]) -> str:
-    """The walls in one line: which are missing and why."""
+def missing_in_words(missing: Mapping[str, str]) -> str:
+    """The isolation in one line: what is missing and why."""
     lacking = [f"{name} ({reason})" for name, reason in missing.items() if reason]
-    return "missing walls: " + "; ".join(lacking) if lacking else "walls: all"
+    return "isolation lacks: " + "; ".join(lacking) if lacking else "isolation: whole"
 
 
 def python_places() -> list[str]:
@@ -282,10 +285,8 @@ def _set_read_only(path: str, wanted: bool) -> None:
     _check(status, f"changing {path} to {'read-only' if wanted else 'writable'}")
 
 
-def here() -> str:
-    """Which walls this machine refuses, in one line, from a process that tries them all."""
-    from beamsearch.judge.sandbox.processes import scrubbed_environment
-
+def missing_here() -> dict[str, str]:
+    """The parts that this machine refuses, with the reasons, from a process that tries all."""
     done = subprocess.run(
         [sys.executable, "-m", "beamsearch.judge.sandbox.isolation"],
         env=scrubbed_environment(),
@@ -294,11 +295,13 @@ def here() -> str:
         timeout=30,
         check=False,
     )
-    return done.stdout.strip() or f"missing walls: all ({done.stderr.strip()[-200:]})"
+    if done.returncode or not done.stdout:
+        return dict.fromkeys(NAMES, done.stderr.strip()[-200:] or "the attempt failed")
+    return {name: why for name, why in json.loads(done.stdout).items() if why}
 
 
 def _try() -> None:
-    """Try all walls in a child, and say."""
+    """Try everything in a child, and say."""
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as folder:
         Path(folder).chmod(0o711)
         own = Path(folder) / "own"  # as a candidate's folder lies in the scratch folder
@@ -306,7 +309,7 @@ def _try() -> None:
         pid, apart = fork_apart()
         if pid == 0:
             plan = Plan([str(own)], python_places(), [], FIRST_UID, [])
-            os.write(1, told(build(plan, apart)).encode())
+            os.write(1, json.dumps(build(plan, apart)).encode())
             os._exit(0)
         os.waitpid(pid, 0)
 

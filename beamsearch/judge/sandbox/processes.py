@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge.sandbox import protocol
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 from beamsearch.judge.sandbox.conversation import (
     Conversation,
     DeadlineMissed,
@@ -42,30 +43,9 @@ FILE_BYTES = 256 << 20
 DATA_BYTES = 1 << 30
 """Memory a candidate may add to what it was forked with."""
 
-_KEPT = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|TZ|CC|CXX|VIRTUAL_ENV|PYTHON(PATH|HOME)|LD_LIBRARY_PATH"
-    r"|XDG_CACHE_HOME|TRITON_(HOME|CACHE_DIR|LIBCUDA_PATH)|(LC|CUDA|NVIDIA|NCCL|TORCH|TORCHINDUCTOR|PYTORCH|OMP|MKL)_\w+"
-)
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-
 
 class ServerLost(BeamsearchError):
     """The fork server died, and a candidate with it that may be as good as any."""
-
-
-def scrubbed_environment() -> dict[str, str]:
-    """What a candidate's process may see of the environment: no keys, no tokens."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if _KEPT.fullmatch(name) and not _SECRET.search(name)
-    }
-    package_root = str(Path(__file__).resolve().parents[3])
-    kept["PYTHONPATH"] = os.pathsep.join([package_root, *filter(None, [kept.get("PYTHONPATH")])])
-    # One process has one core's worth of work; threads of several would only fight.
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    # Asking whether there is a GPU must not initialise CUDA in a process that is forked later.
-    return kept | threads | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 class ForkServers:
@@ -131,13 +111,13 @@ class ForkServers:
             except (OSError, Gone) as error:
                 raise Gone(f"the fork server does not answer: {error}") from error
 
-    def walls(self) -> dict[str, str]:
-        """Wall -> why candidates do without it here, "" where it stands."""
+    def missing_isolation(self) -> dict[str, str]:
+        """Each part of the isolation -> why it is missing here, "" where it holds."""
         if self._missing is None:
-            folder = self._scratch / "processes" / "walls"
+            folder = self._scratch / "processes" / "isolation"
             folder.mkdir(parents=True, exist_ok=True)
             self.start()
-            asked = {"op": "walls", "walls": self._plan(folder, None)}
+            asked = {"op": "isolation", "isolation": self._plan(folder, None)}
             try:
                 self._missing = self._ask("normal", asked)["missing"]
             except Gone as error:
@@ -203,7 +183,7 @@ class ForkServers:
                     # No candidate's Python has a GPU, but to be called as users will call it.
                     **({} if role == "calling" else {"CUDA_VISIBLE_DEVICES": ""}),
                 },
-                "walls": self._plan(folder, key),
+                "isolation": self._plan(folder, key),
                 # CUDA reserves more than there is memory.
                 "data_bytes": None if role == "calling" else data_bytes,
                 "file_bytes": FILE_BYTES,
@@ -341,7 +321,7 @@ def _tail(descriptor: int, characters: int) -> str:
 
 
 def _log_tail(path: Path) -> str:
-    """The end of the server's log, which a candidate without walls could have replaced too."""
+    """The end of the server's log, which a candidate may have replaced where none is isolated."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:

@@ -38,6 +38,14 @@ PRELOADED_NORMAL = (
     ),
     *("beamsearch.judge.capture.process", "beamsearch.judge.capture.compiling"),
 )
+ROLES = {
+    "interpreting": "beamsearch.judge.sandbox.harness",
+    "calling": "beamsearch.judge.sandbox.harness",
+    "capturing": "beamsearch.judge.capture.process",
+    "compiling": "beamsearch.judge.capture.process",
+}
+"""What a forked process may be -> the module that serves as it, by name: it is preloaded, and
+nothing else of the sandbox knows it."""
 PRELOADED_INTERPRETER = ("kernel_profiling.estimate.access",)
 
 
@@ -94,8 +102,8 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
             os.close(descriptors[0])
             children.add(pid)
             answer = {"pid": pid}
-        elif request["op"] == "walls":
-            answer = {"missing": _try_walls(request)}
+        elif request["op"] == "isolation":
+            answer = {"missing": _try_isolation(request)}
         else:
             answer = {"status": _end(request["pid"])}
             children.discard(request["pid"])
@@ -111,18 +119,18 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
 
 def _fork(request: dict[str, Any]) -> tuple[int, str]:
     """A child, and why it shares this process's namespace of processes where it does."""
-    if isolation.PROCESSES in request["walls"]["standing"]:
+    if isolation.PROCESSES in request["isolation"]["standing"]:
         return os.fork(), ""
     return isolation.fork_apart()
 
 
-def _try_walls(request: dict[str, Any]) -> dict[str, str]:
-    """Which walls a candidate's process does not get here, and why, from a child that tries."""
+def _try_isolation(request: dict[str, Any]) -> dict[str, str]:
+    """Which parts of the isolation are refused here, and why, from a child that tries."""
     reading, writing = os.pipe()
     pid, apart = _fork(request)
     if pid == 0:
         try:
-            missing = isolation.build(_plan(request["walls"]), apart)
+            missing = isolation.build(_plan(request["isolation"]), apart)
             os.write(writing, json.dumps(missing).encode())
         finally:
             os._exit(0)
@@ -151,7 +159,7 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
         # Where memory runs out, the candidate is what goes.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
-        isolation.build(_plan(request["walls"]), apart)
+        isolation.build(_plan(request["isolation"]), apart)
         _die_with_parent()  # a change of user forgets it
         os.chdir(request["folder"])
         os.environ.update(request["env"])
@@ -172,14 +180,7 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
 
 def _serve_as(role: str, link: socket.socket) -> None:
     """Be what the judge asked for, until it hangs up."""
-    if role in ("interpreting", "calling"):
-        from beamsearch.judge.sandbox import harness
-
-        harness.serve(link)
-        return
-    from beamsearch.judge.capture import process
-
-    process.serve(link, role)
+    importlib.import_module(ROLES[role]).serve(link, role)
 
 
 def _redirect(path: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.rejection import FIRST_CALL_S, Rejected, guarded
 from beamsearch.judge.runner.client import Replay, RunnerProcess
 from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.timing.timing import (
@@ -18,7 +19,6 @@ from beamsearch.judge.timing.timing import (
     time_calls,
     undisturbed,
 )
-from beamsearch.judge.verification.stages import FIRST_CALL_S, Rejected, guarded
 from beamsearch.problem.problem import Problem
 from beamsearch.records.job import Subject
 from beamsearch.records.verdict import Stage

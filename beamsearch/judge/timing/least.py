@@ -6,7 +6,8 @@ import random
 import secrets
 
 from beamsearch.judge.verification.oracle import as_outputs
-from beamsearch.problem.problem import Problem, instantiate
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem
 from kernel_profiling.gpus import SECTOR_BYTES
 
 SAMPLES = 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from beamsearch.problem.problem import LeastWork
+from beamsearch.problem.least_work import LeastWork
 from kernel_profiling.floor.roofline import matrix_rate
 from kernel_profiling.gpus import Gpu
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from beamsearch.gpu.gauges import Gauges, Reading
 from beamsearch.gpu.stopwatch import flush_bytes
 from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
 from beamsearch.judge.runner.client import Replay, RunnerProcess
 from beamsearch.judge.timing.comparison import Comparer
 from beamsearch.judge.timing.least import needed_share
@@ -25,9 +26,10 @@ from beamsearch.judge.timing.timing import (
     time_calls,
     undisturbed,
 )
-from beamsearch.judge.verification.inputs import InputSet, InputSets
-from beamsearch.judge.verification.stages import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
-from beamsearch.problem.problem import Problem, least_work
+from beamsearch.judge.verification.input_set import InputSet
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import Problem
 from beamsearch.records.job import Comparison, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage

@@ -10,9 +10,9 @@ import statistics
 from collections.abc import Callable, Mapping
 
 from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.rejection import FIRST_CALL_S, Rejected, guarded
 from beamsearch.judge.runner.client import Replay, RunnerProcess
 from beamsearch.judge.timing.timing import TimedInputs, prepare, time_calls
-from beamsearch.judge.verification.stages import FIRST_CALL_S, Rejected, guarded
 from beamsearch.records.job import Sweep
 from beamsearch.records.verdict import Stage
 

@@ -12,16 +12,13 @@ from typing import TypeVar
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.gpu.stopwatch import QUEUED
+from beamsearch.judge.rejection import GPU_CALL_S, Rejected, guarded
 from beamsearch.judge.runner.client import Replay
-from beamsearch.judge.verification.inputs import Handout, InputSet, InputSets
-from beamsearch.judge.verification.stages import (
-    GPU_CALL_S,
-    Rejected,
-    bind,
-    call_once,
-    check_result,
-    guarded,
-)
+from beamsearch.judge.verification.handout import Handout
+from beamsearch.judge.verification.input_set import InputSet
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.results import check_result
+from beamsearch.judge.verification.stages import bind, call_once
 from beamsearch.records.verdict import Outcome, Stage
 
 _T = TypeVar("_T")

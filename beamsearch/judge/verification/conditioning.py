@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from beamsearch.judge.verification.compare import Difference, compare
 from beamsearch.judge.verification.negative_controls import check_controls
 from beamsearch.judge.verification.oracle import (
     Change,
@@ -23,7 +22,8 @@ from beamsearch.judge.verification.oracle import (
     run_oracle,
     run_reference,
 )
-from beamsearch.problem.problem import Instance
+from beamsearch.judge.verification.tolerance import Difference, compare
+from beamsearch.problem.instance import Instance
 
 if TYPE_CHECKING:
     import torch

@@ -9,25 +9,18 @@ from math import prod
 from typing import Literal
 
 from beamsearch.errors import ProblemError
+from beamsearch.judge.rejection import INTERPRET_S, Log, Rejected, names_in, number_in
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import CandidateProcess
 from beamsearch.judge.verification.deciding_shapes import Deciding, DecidingShape, deciding
-from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.input_set import InputSet
+from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.oracle import as_outputs
-from beamsearch.judge.verification.stages import (
-    INTERPRET_S,
-    Log,
-    Rejected,
-    ask_once,
-    bind,
-    check_result,
-    names_in,
-    number_in,
-    place,
-    shapes,
-)
+from beamsearch.judge.verification.results import check_result, place, shapes
+from beamsearch.judge.verification.stages import ask_once, bind
 from beamsearch.problem.input_values import DISTRIBUTIONS, Distribution
-from beamsearch.problem.problem import Problem, instantiate
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem
 from beamsearch.records.verdict import Outcome, Stage
 
 WORK = 180_000.0

@@ -9,7 +9,8 @@ from math import prod
 
 from beamsearch.errors import ProblemError
 from beamsearch.problem.input_values import DISTRIBUTIONS
-from beamsearch.problem.problem import Problem, count_elements, integer_sizes, shrink
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import count_elements, integer_sizes, shrink
 
 MEDIUM_ELEMENTS = 8_000
 """Most elements of the medium shape: as the smoke shapes, so that any kernel runs on it."""

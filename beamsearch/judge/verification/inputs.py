@@ -2,115 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import ProblemError
+from beamsearch.judge.arguments import Layout, _storages, rearranged
 from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer, SharedMemory
-from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments, open_tensor
-from beamsearch.judge.verification.compare import Difference, compare
+from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments
 from beamsearch.judge.verification.conditioning import Source, Sway
+from beamsearch.judge.verification.handout import Handout, _close, _settle, fill
+from beamsearch.judge.verification.input_set import ORDER, InputSet, derive_seed
 from beamsearch.judge.verification.negative_controls import (
     CannotTell,
     defined_distributions,
     expect,
 )
 from beamsearch.judge.verification.oracle import Expected, find_updates, oracle_dtype, run_oracle
-from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
-from beamsearch.problem.problem import Instance, Problem, call_arguments, instantiate
+from beamsearch.judge.verification.tolerance import Difference, compare
+from beamsearch.problem.input_values import NOT_A_NUMBER, Distribution
+from beamsearch.problem.instance import Instance, instantiate
+from beamsearch.problem.problem import Problem
 
 if TYPE_CHECKING:
     import torch
-
-Layout = Literal["strided", "misaligned"]
-
-ORDER: tuple[Distribution, ...] = DISTRIBUTIONS
-"""In which order sets are drawn at the true shapes: one of each."""
-ALWAYS_DRAWN = 3
-"""Sets at the true shapes that every kernel meets: its own inputs, normal ones, and those with
-outliers, for nothing else shows statistics of a sample where samples are large. (Timed calls are on
-its own inputs too, several times over.) Which of the others it meets follows from the kernel: see
-`order_for`."""
 MEMORY_SHARE = 3
 """Sets take a third of a GPU's memory at most; one beyond that is made anew each time."""
 KEPT_SWAY = 1 << 24
 """Outputs of at most so many elements keep how far they move: two bytes each."""
 ALWAYS_KEPT = 2
 """Sets that stay in memory however large they are: timing rotates through them."""
-
-
-@dataclass(frozen=True)
-class Handout:
-    """An input set as one candidate process gets it."""
-
-    arguments: dict[str, Any]
-    storages: list[dict[str, Any]]
-    outputs: list[dict[str, Any]]
-    output_storages: list[dict[str, Any]]
-    inputs: list[Buffer]
-    results: list[Buffer]
-    checksums: list[int]
-    """Of the inputs, as they were handed out."""
-
-    def changed(self) -> set[int]:
-        """Numbers of the inputs' and parameters' storages that are not as they were handed out."""
-        sums = zip(self.inputs, self.checksums, strict=True)
-        return {number for number, (buffer, sum_) in enumerate(sums) if buffer.checksum() != sum_}
-
-    def state(self, name: str) -> tuple[int, torch.Tensor]:
-        """A parameter or buffer of the model: its storage's number, and what it holds."""
-        place = self.arguments["state"][name]["tensor"]
-        storages = [buffer.storage for buffer in self.inputs]
-        tensor = open_tensor(place, storages, str(storages[0].device))
-        return place["storage"], tensor
-
-    def poison(self) -> None:
-        """Make every result that is not written show."""
-        for buffer in self.results:
-            buffer.poison()
-        _settle(self.results)
-
-
-@dataclass
-class InputSet:
-    """Inputs and parameters from one seed, and what the reference makes of them."""
-
-    label: str
-    seed: int
-    distribution: Distribution
-    expected: list[Expected]
-    """Of what `forward` returns, then of the buffers that it updates."""
-    updates: tuple[str, ...] = ()
-    """Names of those buffers."""
-    instance: Instance | None = None
-    """Kept where handouts are copied from it; on a GPU the shared memory is the only copy."""
-    shared: Handout | None = None
-    """On a GPU: the set in memory, none where it is made anew each time."""
-    sway: Sway | None = None
-    """How far rounding moves its outputs, where that was asked and is small enough to keep."""
-
-    @property
-    def returned(self) -> list[Expected]:
-        """What `forward` returns."""
-        return self.expected[: len(self.expected) - len(self.updates)]
-
-    @property
-    def updated(self) -> dict[str, Expected]:
-        """What the buffers hold afterwards that it updates."""
-        return dict(zip(self.updates, self.expected[len(self.returned) :], strict=True))
-
-    def results(self, handout: Handout) -> list[torch.Tensor]:
-        """What came back, on the judge's memory."""
-        return [
-            buffer.view(expected.dtype, tuple(expected.oracle.shape))
-            for buffer, expected in zip(handout.results, self.returned, strict=True)
-        ]
 
 
 class InputSets:
@@ -194,7 +119,7 @@ class InputSets:
             self._wide, self._updates = wide, find_updates(instance)
             instance = replace(instance, updates=self._updates)
         expected = expect(instance, self._others(seed, distribution), wide, distribution)
-        built = InputSet(label, seed, distribution, expected, self._updates, instance)
+        built = InputSet(label, self.problem, seed, distribution, expected, self._updates, instance)
         if self.device == "cpu":
             return built
         built.instance = None
@@ -436,100 +361,6 @@ class InputSets:
         self._release()
 
 
-def order_for(key: str, seed: int) -> tuple[Distribution, ...]:
-    """In which order one kernel meets the distributions: what follows the fixed ones is shuffled by
-    the kernel's key and the judge's seed.
-
-    A judgement then costs a few sets, no kernel is made for the few, and the kernels of a run meet
-    them all; a thorough judgement draws as many as there are.
-    """
-    first, rest = ORDER[:ALWAYS_DRAWN], ORDER[ALWAYS_DRAWN:]
-    hashed = {name: hashlib.sha256(f"{seed}/{key}/{name}".encode()).digest() for name in rest}
-    return (*first, *sorted(rest, key=hashed.__getitem__))
-
-
-def meta_arguments(problem: Problem, layout: Layout | None = None) -> dict[str, Any]:
-    """The call's arguments at the problem's shapes, on no memory at all; numbered as in a handout,
-    and laid out as in one."""
-    instance = instantiate(problem, "meta")
-    numbers: dict[int, int] = {}
-
-    def number(tensor: torch.Tensor) -> int:
-        return numbers.setdefault(tensor.untyped_storage()._cdata, len(numbers))
-
-    laid_out = rearranged(instance, layout) if layout else instance
-    return encode_arguments(laid_out.arguments, number)
-
-
-def derive_seed(seed: int, problem: Problem, label: str) -> int:
-    """The seed of an input set: from the run's, the problem's name, dtype and sizes.
-
-    63 bits, so that it is found by no search over the values that a candidate gets to see.
-    """
-    sizes = sorted(problem.sizes.items())
-    text = f"{seed}/{problem.name}/{problem.dtype}/{sizes}/{label}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
-
-
-def rearranged(instance: Instance, layout: Layout) -> Instance:
-    """The same values in inputs of another layout: every second element of a wider tensor, or one
-    element past an aligned address."""
-    import torch
-
-    def moved(tensor: torch.Tensor) -> torch.Tensor:
-        if layout == "strided" and tensor.dim():
-            wide = tensor.new_zeros((*tensor.shape[:-1], 2 * tensor.shape[-1]))
-            view = wide[..., ::2]
-        else:
-            view = tensor.new_zeros(tensor.numel() + 1)[1:].view(tensor.shape)
-        return view.copy_(tensor)
-
-    inputs = tuple(moved(v) if isinstance(v, torch.Tensor) else v for v in instance.inputs)
-    arguments = call_arguments(instance.model, inputs, instance.init)
-    return replace(instance, inputs=inputs, arguments=arguments)
-
-
-def fill(buffer: Buffer, source: torch.UntypedStorage) -> None:
-    """Copy a storage's bytes in behind the guard; every byte around them has all bits set."""
-    import torch
-
-    size = source.nbytes()
-    buffer.poison()
-    flat = torch.empty(0, dtype=torch.uint8, device=source.device).set_(source, 0, (size,), (1,))
-    buffer.view(torch.uint8, (buffer.size,))[GUARD_BYTES : GUARD_BYTES + size].copy_(flat)
-
-
-def storages_of(instance: Instance) -> list[torch.UntypedStorage]:
-    """Every distinct storage a kernel may be given, as a plan numbers them."""
-    return list(_storages(instance).values())
-
-
-def _storages(instance: Instance) -> dict[int, torch.UntypedStorage]:
-    """Every distinct storage a kernel may be given, by data pointer, in binding order."""
-    import torch
-
-    found: dict[int, torch.UntypedStorage] = {}
-    for value in (*instance.arguments.values.values(), *instance.arguments.state.values()):
-        if isinstance(value, torch.Tensor):
-            storage = value.untyped_storage()
-            found.setdefault(storage.data_ptr(), storage)
-    return found
-
-
 def _without_oracles(expected: Sequence[Expected]) -> list[Expected]:
     """The same with the oracles' shapes alone."""
     return [replace(item, oracle=item.oracle.to("meta")) for item in expected]
-
-
-def _close(buffers: Sequence[Buffer]) -> None:
-    for buffer in buffers:
-        buffer.close()
-
-
-def _settle(buffers: Sequence[Buffer]) -> None:
-    """Wait until what was written here can be seen by another process."""
-    import torch
-
-    for device in {buffer.storage.device for buffer in buffers}:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)

@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.verification.compare import PIECE, compare, errors, mean_and_spread, pieces
 from beamsearch.judge.verification.oracle import Expected, expected_of, oracle_dtype, run_oracle
+from beamsearch.judge.verification.tolerance import PIECE, compare, errors, mean_and_spread, pieces
 from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
-from beamsearch.problem.problem import Instance, Problem, instantiate, shrink
+from beamsearch.problem.instance import Instance, instantiate
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 
 if TYPE_CHECKING:
     import torch

@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.capture.ahead import Captured, Form
+from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, Rejected
 from beamsearch.judge.runner.client import Replay
 from beamsearch.judge.verification.decide import ORDER, ShapeSets
 from beamsearch.judge.verification.robustness import check_not_a_number
-from beamsearch.judge.verification.stages import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, run_sets
+from beamsearch.judge.verification.stages import run_sets
 from beamsearch.problem.input_values import DISTRIBUTIONS
-from beamsearch.problem.problem import Problem, shrink
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 from beamsearch.records.verdict import Outcome, Reach, Stage
 
 SHRUNK = "shrunk shapes"
@@ -42,7 +44,7 @@ def shapes_for(sets: ShapeSets, problem: Problem, block: int) -> list[tuple[str,
     return [(SHRUNK, small), *regular[:MOST_SHAPES]]
 
 
-class Elsewhere:
+class OtherShapes:
     """One kernel's way through the other shapes. Needs the lane."""
 
     def __init__(self, sets: ShapeSets, load: Loader, log: Log, *, nan: bool, strict: bool) -> None:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.verification.compare import TOLERANCE, Scale, mean_and_spread, rms_error
+from beamsearch.judge.verification.tolerance import TOLERANCE, Scale, mean_and_spread, rms_error
+from beamsearch.problem.instance import Instance
+from beamsearch.problem.least_work import least_work
 from beamsearch.problem.precision import products
-from beamsearch.problem.problem import Instance, Problem, least_work
+from beamsearch.problem.problem import Problem
 
 if TYPE_CHECKING:
     import torch

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from beamsearch.judge.callee import load
 from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, guarded, number_in
 from beamsearch.judge.sandbox.processes import ForkServers
-from beamsearch.judge.verification.inputs import InputSet, InputSets
-from beamsearch.judge.verification.stages import (
-    FIRST_CALL_S,
-    GPU_CALL_S,
-    Log,
-    guarded,
-    load,
-    number_in,
-    run_sets,
-)
+from beamsearch.judge.verification.input_set import InputSet
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.stages import run_sets
 from beamsearch.records.verdict import Stage
 
 CALLS = 20

@@ -10,9 +10,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, get_args
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.verification.compare import compare
-from beamsearch.judge.verification.inputs import InputSet, InputSets, Layout, meta_arguments
-from beamsearch.judge.verification.stages import Callee, Log, Rejected, bind, call_once, run_sets
+from beamsearch.judge.arguments import Layout, meta_arguments
+from beamsearch.judge.callee import Callee
+from beamsearch.judge.rejection import Log, Rejected
+from beamsearch.judge.verification.input_set import InputSet
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.stages import bind, call_once, run_sets
+from beamsearch.judge.verification.tolerance import compare
 from beamsearch.records.verdict import Outcome, Stage
 
 if TYPE_CHECKING:

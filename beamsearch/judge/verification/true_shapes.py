@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beamsearch.judge.verification.stages import Log, Rejected
+from beamsearch.judge.rejection import Log, Rejected
 from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, OutputUse, Stray
 

@@ -10,8 +10,9 @@ from statistics import fmean
 from threading import Lock
 
 from beamsearch.errors import ProblemError
+from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import fingerprint
-from beamsearch.problem.problem import Problem, instantiate
+from beamsearch.problem.problem import Problem
 from beamsearch.proposer.playbook.rewrites import launch
 from beamsearch.proposer.playbook.rewrites.compositions import Proposal, pairs, simple
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
@@ -24,7 +25,6 @@ from beamsearch.proposer.questions import (
     ReflectionQuestion,
     Reply,
     Situation,
-    Trial,
     VariantsQuestion,
 )
 from beamsearch.records.verdict import Outcome
@@ -137,7 +137,7 @@ def _record(question: Situation) -> dict[str, list[float]]:
     for attempt in question.memory.attempts:
         if attempt.tuned_from is not None:
             continue  # its speedup is that of the change it was tuned after
-        name = move(attempt.description.rpartition(" (answers")[0])
+        name = move(attempt.description)
         failed = attempt.outcome not in ("correct", "not_shown_correct", "duplicate", "no_code")
         if failed:
             record[name].append(0.0)
@@ -181,7 +181,7 @@ def _what(proposal: Proposal) -> str:
 
 def _diagnosis(question: DiagnosisQuestion) -> str:
     finding = _finding(question)
-    tried = {a.description.rpartition(" (answers")[0] for a in question.memory.attempts}
+    tried = {a.description for a in question.memory.attempts}
     chosen = [p for p in choose(question, set(), 8) if _what(p) not in tried][:2]
     plan = " Then: ".join(_what(p) for p in chosen) or "a rewrite that was not tried yet"
     where = f" (lines {', '.join(map(str, finding.lines))})" if finding and finding.lines else ""
@@ -204,11 +204,7 @@ def _variants(question: VariantsQuestion) -> str:
         return NOTHING_LEFT + "\n"
     parts = []
     for proposal in chosen:
-        answered = question.direction.finding
-        if answered not in proposal.findings:
-            answered = ", ".join(sorted(proposal.findings)) or answered
-        description = f"{_what(proposal)} (answers {answered})"
-        parts.append(f"{description}\n\n```python\n{proposal.source.rstrip()}\n```\n")
+        parts.append(f"{_what(proposal)}\n\n```python\n{proposal.source.rstrip()}\n```\n")
     return "\n".join(parts)
 
 
@@ -216,7 +212,7 @@ def _reflection(question: ReflectionQuestion) -> str:
     expected = question.diagnosis.expected_speedup
     lessons, avoid, told = [], [], []
     for trial in question.trials:
-        name, what = trial.candidate.name, _tried(trial)
+        name, what = trial.candidate.name, trial.candidate.description
         verdict = trial.candidate.verdict
         if not verdict.correct:
             told.append(f"{name} was {verdict.outcome.value}: {verdict.reason}")
@@ -238,10 +234,6 @@ def _reflection(question: ReflectionQuestion) -> str:
     wanted = f"Expected up to {expected:.2f} times faster. " if expected else ""
     summary = wanted + ("; ".join(told) or "nothing was tried") + "."
     return _fenced(Reflection(summary=summary, lessons=lessons, patterns_to_avoid=avoid))
-
-
-def _tried(trial: Trial) -> str:
-    return trial.candidate.description.rpartition(" (answers")[0] or trial.candidate.description
 
 
 def _percent(ratio: float) -> str:

@@ -60,7 +60,7 @@ def attempt(item: Attempt) -> str:
     if item.time:
         result.append(item.time)
     if item.speedup_over_parent is not None:
-        mark = "~" if item.time and item.time.startswith("~") else ""
+        mark = "~" if item.modelled else ""
         result.append(f"{mark}{item.speedup_over_parent:.3g} x parent")
     reason = f": {one_line(item.reason)}" if item.reason else ""
     told = f" ({', '.join(lineage)})" if lineage else ""

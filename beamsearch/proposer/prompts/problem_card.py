@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import gcd
 from typing import Any
 
-from beamsearch.problem.problem import Problem, instantiate, least_work
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import ProblemCard
 
 WIDEST_BYTES = 16

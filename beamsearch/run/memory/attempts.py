@@ -42,6 +42,8 @@ def condense(
                 outcome=candidate.verdict.outcome.value,
                 reason=candidate.verdict.reason,
                 time=str(candidate.measurement) if candidate.measurement else None,
+                modelled=candidate.measurement is not None
+                and candidate.measurement.source == "modelled",
                 speedup_over_parent=parents / own if own and parents else None,
                 repair_of=candidate.repair_of,
                 tuned_from=candidate.tuned_from,

@@ -11,10 +11,11 @@ from pathlib import Path
 from beamsearch.errors import UsageError
 from beamsearch.proposer.playbook.playbook import move
 from beamsearch.proposer.questions import Earlier
+from beamsearch.records.packed import opened_run
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Outcome
-from beamsearch.run.memory.lessons import lessons, speedup, what
+from beamsearch.run.memory.lessons import lessons, speedup
 from beamsearch.run.results import comparable_times
 from beamsearch.settings import Settings
 
@@ -67,8 +68,8 @@ def learn(trace: Trace, settings: Settings) -> None:
     run's. Raises UsageError where one cannot be read or taught nothing."""
     if trace.learned_file.is_file():
         return
-    if settings.replays is not None:
-        recorded = Trace(settings.replays).learned_file
+    if settings.llm.run is not None:
+        recorded = opened_run(settings.llm.run).learned_file
         if recorded.is_file():
             write_record(trace.learned_file, read_record(recorded, Learned))
         return
@@ -79,7 +80,7 @@ def learn(trace: Trace, settings: Settings) -> None:
 
 def read_run(folder: Path) -> EarlierRun:
     """What a run's folder teaches. Raises UsageError where it holds no run with a round."""
-    trace = Trace(folder)
+    trace = opened_run(folder)
     record, done = trace.run_record(), trace.completed_rounds()
     if len(done) < 2:
         raise UsageError(f"{folder} has no completed round to learn from; leave out --learn-from")
@@ -92,9 +93,9 @@ def read_run(folder: Path) -> EarlierRun:
             continue  # a tuned form's speedup is mostly that of the change it was tuned after
         gained = speedup(candidate, times)
         if gained is not None:
-            moves[what(candidate)].append(gained)
+            moves[candidate.description].append(gained)
         elif candidate.verdict.outcome not in NOTHING_SHOWN:
-            moves[what(candidate)].append(0.0)
+            moves[candidate.description].append(0.0)
 
     found: dict[str, EarlierLesson] = {}
     for lesson in lessons(trace, len(done), candidates, times):

@@ -102,11 +102,6 @@ def worded(taught: Sequence[Lesson], *, avoid: bool) -> list[str]:
     return [f"[{', '.join(names)}] {text}" if names else text for text, names in teachers.items()]
 
 
-def what(candidate: Candidate) -> str:
-    """What a candidate does, without the findings that the playbook says it answers."""
-    return candidate.description.rpartition(" (answers")[0] or candidate.description
-
-
 def speedup(candidate: Candidate, times: Mapping[str, float]) -> float | None:
     """Over its parent; None where either has no time."""
     own, parent = times.get(candidate.name), times.get(candidate.parent or "")
@@ -116,7 +111,7 @@ def speedup(candidate: Candidate, times: Mapping[str, float]) -> float | None:
 def _teacher(text: str, made: Sequence[Candidate], times: Mapping[str, float]) -> str | None:
     """The candidate whose name or description the text has; else its worker's fastest."""
     named = [c for c in made if re.search(rf"\b{re.escape(c.name)}(?![\w-])", text)]
-    told = sorted((c for c in made if what(c) in text), key=lambda c: -len(what(c)))
+    told = sorted((c for c in made if c.description in text), key=lambda c: -len(c.description))
     timed = sorted((c for c in made if c.name in times), key=lambda c: times[c.name])
     return next((c.name for c in [*named, *told, *timed]), None)
 
@@ -131,7 +126,7 @@ def _contradicts(
     return (
         outcome * before < 0
         and any(name == teacher.parent for name in _ancestors(later, by_name))
-        and _same_idea(what(later), what(teacher))
+        and _same_idea(later.description, teacher.description)
     )
 
 

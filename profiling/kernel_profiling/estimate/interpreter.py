@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kernel_profiling.estimate.bfloat16 import mend_arithmetic, narrow, widen
+
 
 def mend_interpreter() -> None:
     """Mend this process's interpreter; call after triton was imported, as often as you like.
 
-    Six gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
+    Seven gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
     even (Triton 3.6 to 3.9). A loop bound given at run time is a one-element array, which recent
     numpy no longer turns into an index (3.6). `tl.dot` multiplies the bit patterns of bfloat16
     operands, because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9). It
     multiplies float32 in full where it is asked for TF32, which is the default (3.6 to 3.9). A mask
     that a scalar took part in holds integers, which loads and stores refuse (3.9). A loop counts
-    in Python's integers, which have no `to` (3.6 to 3.9).
+    in Python's integers, which have no `to` (3.6 to 3.9). Operations on bfloat16 are
+    computed on the bit patterns (3.6 to 3.9).
     """
-    import numpy as np
     import triton.language as tl
     from triton._C.libtriton import ir
     from triton.runtime import interpreter
@@ -30,7 +32,7 @@ def mend_interpreter() -> None:
 
     def operand(handle: Any, precision: Any) -> Any:
         if handle.dtype == tl.bfloat16:
-            return interpreter.TensorHandle(_widen(handle.data), tl.float32)
+            return interpreter.TensorHandle(widen(handle.data), tl.float32)
         if handle.dtype == tl.float32 and precision == ir.INPUT_PRECISION.TF32:
             return interpreter.TensorHandle(_cut(handle.data), tl.float32)
         return handle
@@ -46,26 +48,36 @@ def mend_interpreter() -> None:
 
     def convert_float(data: Any, source: Any, target: Any, rounding: Any) -> Any:
         if rounding is None and source == tl.float32 and target == tl.bfloat16:
-            return _narrow(data)
+            return narrow(data)
         return convert(data, source, target, rounding)
 
     interpreter._convert_float = convert_float
+    builder.create_dot = create_dot
+    interpreter._patch_lang_tensor = patch_lang_tensor
+
+    _mend_masks(interpreter)
+    _count_in(interpreter)
+    mend_arithmetic(interpreter)
+
+
+def _mend_masks(interpreter: Any) -> None:
+    """Have masks of loads and stores be booleans."""
+    import numpy as np
+    import triton.language as tl
+
+    builder = interpreter.InterpreterBuilder
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def boolean(mask: Any) -> Any:
         # The mask of a tensor descriptor is an array, not a handle, and has its memory in `data`.
         return interpreter.TensorHandle(np.asarray(mask.data).astype(bool), tl.int1)
 
-    builder.create_dot = create_dot
     builder.create_masked_load = lambda self, ptrs, mask, *rest, **named: load(
         self, ptrs, boolean(mask), *rest, **named
     )
     builder.create_masked_store = lambda self, ptrs, value, mask, *rest, **named: store(
         self, ptrs, value, boolean(mask), *rest, **named
     )
-    interpreter._patch_lang_tensor = patch_lang_tensor
-
-    _count_in(interpreter)
 
 
 def _count_in(interpreter: Any) -> None:
@@ -108,23 +120,6 @@ class Count(int):
         import triton.language as tl
 
         return tl.full((), int(self), tl.int32).to(dtype, *rest, **named)
-
-
-def _narrow(values: Any) -> Any:
-    """float32 -> bfloat16 bit patterns (uint16), to nearest even; a NaN stays one."""
-    import numpy as np
-
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
-    return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
-
-
-def _widen(bits: Any) -> Any:
-    """bfloat16 bit patterns (uint16) -> float32, exactly."""
-    import numpy as np
-
-    return bits if bits.dtype != np.uint16 else (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def _cut(values: Any) -> Any:

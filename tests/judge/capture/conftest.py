@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from beamsearch.gpu.usage import Usage
+from beamsearch.judge.arguments import meta_arguments
 from beamsearch.judge.capture.ahead import Captured, Captures
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, write_source
-from beamsearch.judge.verification.inputs import meta_arguments
 from beamsearch.problem.problem import Problem
 from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL

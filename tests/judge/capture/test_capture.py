@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beamsearch.judge.capture.ahead import Captured
-from beamsearch.judge.verification.stages import Log
+from beamsearch.judge.rejection import Log
 from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement

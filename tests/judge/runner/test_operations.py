@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from beamsearch.judge.runner.operations import COMPUTE, MOVES, check, prepare
+from beamsearch.judge.operations import COMPUTE, MOVES, check, prepare
 from beamsearch.records.plan import DType, Operation, View
 
 SHAPE = (3, 4)

@@ -16,7 +16,7 @@ from typing import Literal
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.gpu.environment import gpu_facts
+from beamsearch.gpu.machine import find_machine, modelled
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.job import JudgeJob, Judgement, Subject
 
@@ -188,8 +188,7 @@ def opened(problem: str, device: int | None) -> Iterator[LocalExecutor]:
     with tempfile.TemporaryDirectory(prefix="beamsearch-suite-") as scratch:
         executor = LocalExecutor(
             read_problem(path),
-            gpu=gpu_facts(device, "h200"),
-            device=device,
+            machine=find_machine(device) if device is not None else modelled(),
             scratch=Path(scratch),
             seed=time.time_ns() % 2**31,  # secret, as it should be
         )

@@ -10,7 +10,7 @@ import pytest
 
 from beamsearch.judge.timing.least import needed_share
 from beamsearch.judge.timing.least_time import below_arithmetic, impossible
-from beamsearch.problem.problem import LeastWork
+from beamsearch.problem.least_work import LeastWork
 from beamsearch.search.pairs import paired
 from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import write_problem

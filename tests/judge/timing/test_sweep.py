@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from beamsearch.judge.rejection import Rejected
 from beamsearch.judge.timing.sweep import Sweeper
-from beamsearch.judge.verification.stages import Rejected
 from beamsearch.records.verdict import Outcome, Stage
 
 NAMES = ["as it is", *"abcdefgh"]

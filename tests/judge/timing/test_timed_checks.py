@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from beamsearch.judge.rejection import Rejected
 from beamsearch.judge.runner.client import Replay
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.timing.timing import MISSED, TimedInputs, checked_share, time_calls
 from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSets
-from beamsearch.judge.verification.stages import Rejected
-from beamsearch.problem.problem import Problem, shrink
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 
 
 @contextmanager

@@ -9,12 +9,14 @@ import torch
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.gpu.stopwatch import QUEUED
+from beamsearch.judge.rejection import Rejected
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.timing import timing
 from beamsearch.judge.timing.timing import Sample, TimedInputs, believe, repetitions, undisturbed
 from beamsearch.judge.verification.inputs import InputSets
-from beamsearch.judge.verification.stages import Rejected
-from beamsearch.problem.problem import Problem, instantiate, shrink
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 from beamsearch.records.verdict import Outcome
 
 FLUSH_MS = 0.1

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from beamsearch.judge.sandbox.memory import SharedMemory
-from beamsearch.judge.verification.compare import compare
-from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.input_set import InputSet
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.lower_precision import lower_precision
 from beamsearch.judge.verification.negative_controls import CannotTell
-from beamsearch.judge.verification.tolerance import lower_precision
+from beamsearch.judge.verification.tolerance import compare
 from beamsearch.problem.input_values import DISTRIBUTIONS
 from tests.judge.conftest import write_problem
 from tests.judge.orders import TOTALS, WRONG_TOTALS, Total, cut, in_blocks, merged, online

@@ -9,14 +9,8 @@ import pytest
 import torch
 
 from beamsearch.judge.sandbox.memory import SharedMemory
-from beamsearch.judge.verification.compare import (
-    TOLERANCE,
-    Scale,
-    _examine,
-    compare,
-    mean_and_spread,
-)
-from beamsearch.judge.verification.inputs import InputSets, derive_seed
+from beamsearch.judge.verification.input_set import derive_seed
+from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.negative_controls import (
     CannotTell,
     check_controls,
@@ -25,8 +19,17 @@ from beamsearch.judge.verification.negative_controls import (
     hides_a_part,
 )
 from beamsearch.judge.verification.oracle import Expected, oracle_dtype, run_oracle
+from beamsearch.judge.verification.tolerance import (
+    TOLERANCE,
+    Scale,
+    _examine,
+    compare,
+    mean_and_spread,
+)
 from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution, draw
-from beamsearch.problem.problem import Problem, find_problem, instantiate, shrink
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem, find_problem
+from beamsearch.problem.shrink import shrink
 from tests.judge.conftest import write_problem
 
 HEAD = "import torch\nimport torch.nn as nn\nN = 64\nK = 96\n"

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from beamsearch.executor.local import LocalExecutor
+from beamsearch.gpu.machine import modelled
 from beamsearch.judge.nvidia_tools.sanitizer import first_error
+from beamsearch.judge.rejection import Log
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.robustness import tell_layouts
-from beamsearch.judge.verification.stages import Log
-from beamsearch.problem.problem import Problem, shrink
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.trace import kept_secret
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage
 from beamsearch.settings import Settings
-from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL, SCALE_PROBLEM, write_problem
 from tests.judge.test_verdicts import HOST, variant
 
@@ -202,8 +203,7 @@ def test_lost_nan_is_told_and_refused_where_that_is_asked(
         assert (check.reported, check.passed) == (True, passed)
     strict = LocalExecutor(
         scale_problem,
-        gpu=find_gpu("h200"),
-        device=None,
+        machine=modelled(),
         scratch=tmp_path,
         seed=7,
         strict_nan=True,

@@ -37,7 +37,6 @@ from beamsearch.proposer.playbook.rewrites.source import (
     fresh,
     host_value,
     is_call,
-    keyword,
     names_in,
     parse,
     set_grid,
@@ -178,51 +177,27 @@ def _assemble(
 ) -> None:
     """Head, then a loop over rows that computes, then one that stores."""
     step, strip, row = names
-    at = next(
-        (
-            i
-            for i, s in enumerate(kernel.body)
-            if isinstance(s, ast.Assign) and names_in(s.targets[0]) == {index}
-        ),
-        None,
-    )
-    if at is None:
-        raise NotApplicable("the flat index is not defined at the top")
+    at = _definition_of(kernel, index)
     before, body = kernel.body[:at], kernel.body[at + 1 : len(kernel.body) - len(stores)]
     flow = Flow(kernel)
     varying = {row, index}
-    fixed = [
-        s
-        for s in body
-        if isinstance(s, ast.Assign)
-        and not flow.depends(s, varying)
-        and not calls(s, "load", "zeros", "full")
-    ]
-    moving = [s for s in body if s not in fixed]
-    results: list[str] = []
+    fixed = [s for s in body if isinstance(s, ast.Assign) and not _needs(s, varying, flow)]
+    fixed = [s for s in fixed if not calls(s, "load", "zeros", "full")]
     gathered: list[ast.stmt] = []
-    loop_body = statements("\n".join(row_lines)) + moving
+    loop_body = statements("\n".join(row_lines)) + [s for s in body if s not in fixed]
     store_body = statements("\n".join(row_lines))
+    inlined = {
+        name: value
+        for name, value in flow.definitions.items()
+        if name not in (row, index) and _needs_name(name, varying, flow)
+    }
     for number, statement in enumerate(stores):
         assert isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-        call = statement.value
         name = fresh(kernel, f"results_{number}" if number else "results")
-        results.append(name)
         gathered += statements(f"{name} = ()")
-        loop_body += statements(f"{name} = {name} + ({ast.unparse(call.args[1])},)")
-        inlined = {
-            k: v
-            for k, v in flow.definitions.items()
-            if k not in varying and flow.closure({k}) & varying
-        }
-        call.args[0] = substitute_all(call.args[0], inlined)
-        call.args[1] = parse(f"{name}[{step}]")
-        for k in call.keywords:
-            if k.arg == "mask":
-                k.value = substitute_all(k.value, inlined)
-        mask = keyword(call, "mask")
-        if calls(call.args[0], "load") or (mask is not None and calls(mask, "load")):
-            raise NotApplicable("a store that depends on what is read")
+        value = ast.unparse(statement.value.args[1])
+        loop_body += statements(f"{name} = {name} + ({value},)")
+        _store_row(statement.value, f"{name}[{step}]", inlined)
         store_body.append(statement)
     loops = []
     for part in (loop_body, store_body):
@@ -230,14 +205,38 @@ def _assemble(
         assert isinstance(loop, ast.For)
         loop.body = part
         loops.append(loop)
-    kernel.body = [
-        *before,
-        *statements("\n".join(head)),
-        *fixed,
-        *gathered,
-        *loops,
-    ]
+    kernel.body = [*before, *statements("\n".join(head)), *fixed, *gathered, *loops]
     drop_unread(kernel)
+
+
+def _definition_of(kernel: ast.FunctionDef, index: str) -> int:
+    """Where the flat index is defined. Raises NotApplicable where that is not at the top."""
+    for at, statement in enumerate(kernel.body):
+        if isinstance(statement, ast.Assign) and names_in(statement.targets[0]) == {index}:
+            return at
+    raise NotApplicable("the flat index is not defined at the top")
+
+
+def _store_row(call: ast.Call, value: str, inlined: dict[str, ast.expr]) -> None:
+    """Have a store take this value, at an address and behind a mask that hold no other names.
+    Raises NotApplicable where these depend on what is read."""
+    call.args[0] = substitute_all(call.args[0], inlined)
+    call.args[1] = parse(value)
+    parts = [call.args[0]]
+    for given in call.keywords:
+        if given.arg == "mask":
+            given.value = substitute_all(given.value, inlined)
+            parts.append(given.value)
+    if any(calls(part, "load") for part in parts):
+        raise NotApplicable("a store that depends on what is read")
+
+
+def _needs(statement: ast.stmt, names: set[str], flow: Flow) -> bool:
+    return flow.depends(statement, names)
+
+
+def _needs_name(name: str, names: set[str], flow: Flow) -> bool:
+    return bool(flow.closure({name}) & names)
 
 
 REWRITE = Rewrite(

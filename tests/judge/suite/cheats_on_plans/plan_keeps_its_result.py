@@ -39,7 +39,7 @@ class Answer:
 def forged(plan):
     for view in plan["results"]:
         buffer = plan["buffers"][view["buffer"]]
-        buffer.update(role="kept")
+        buffer.update(role="kept", born=0, dead=None)
     return Answer(plan)
 
 

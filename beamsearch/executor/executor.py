@@ -1,0 +1,34 @@
+"""What runs jobs, whatever is behind it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from beamsearch.gpu.usage import Usage
+from beamsearch.records.job import Job, Subject
+from beamsearch.records.record import R
+
+
+class Executor(Protocol):
+    """Runs jobs. A job either gives its record or raises a BeamsearchError; it never hangs."""
+
+    gpu: str
+    """Device name, or the target times are modelled for."""
+    measures: bool
+    """Whether times are measured here; otherwise they are modelled."""
+    usage: Usage
+    """Where the time goes."""
+
+    def run(self, job: Job[R]) -> R:
+        """The job's record."""
+        ...
+
+    def prepare(self, subjects: Sequence[Subject]) -> None:
+        """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
+        ...
+
+    def missing_isolation(self) -> dict[str, str]:
+        """Parts of the isolation of candidates that the system refuses here, with the reasons."""
+        ...
+
+    def close(self) -> None:
+        """End every process this executor started."""

@@ -1,0 +1,223 @@
+"""Why a candidate is rejected, and the log of what was looked at on the way to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from beamsearch.errors import KernelError
+from beamsearch.judge.sandbox.conversation import DeadlineMissed, ProcessDied, ToldError
+from beamsearch.judge.sandbox.interpreter import TooMuchWork
+from beamsearch.judge.sandbox.races import Race
+from beamsearch.problem.kernel import check_source
+from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
+
+Answer = TypeVar("Answer")
+Parsed = TypeVar("Parsed", bound=BaseModel)
+LOAD_S = 30.0
+"""Seconds a kernel may take to import."""
+COMPILE_S = 120.0
+"""Seconds all compilations of a call may take; a large unrolled kernel takes tens."""
+INTERPRET_S = 30.0
+"""Seconds the interpreter may take for one call on shrunk shapes; a usual kernel takes under 1."""
+GPU_CALL_S = 20.0
+"""Seconds one call on the GPU may take, a first compilation included."""
+FIRST_CALL_S = 60.0
+"""Seconds for the first call at each shape, and for the first timed ones, in which a candidate may
+still tune itself."""
+NOT_IN_A_RUN = "other layouts: tried on the winner of a run, and by `verify`"
+MOST_QUOTED = 300
+"""Characters of a source line in a reason."""
+MOST_REASON = 4000
+"""Characters of a reason: it holds what a candidate's process told."""
+# Raised by Triton for code that cannot be compiled or launched on this GPU.
+COMPILE_ERRORS = {
+    "CompileFailed",
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "UnsupportedLanguageConstruct",
+    "OutOfResources",
+    "PTXASError",
+}
+
+
+class Rejected(Exception):
+    """A candidate failed a stage."""
+
+    def __init__(
+        self, outcome: Outcome, stage: Stage, reason: str, *, raised: bool = False
+    ) -> None:
+        reason = reason if len(reason) <= MOST_REASON else f"{reason[:MOST_REASON]} …"
+        super().__init__(reason)
+        self.raised = raised
+        """Whether the kernel itself raised, and its process is as good as before."""
+        self.work = 0.0
+        """Interpreted operations that were spent on it, where they were counted."""
+        self.outcome = outcome
+        self.stage = stage
+        self.reason = reason
+
+
+@dataclass
+class Log:
+    """What has been looked at so far, on the way to a verdict."""
+
+    checks: list[Check] = field(default_factory=list)
+    not_checked: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+    reach: Reach | None = None
+    code_fingerprint: str | None = None
+    launched: list[str] = field(default_factory=list)
+
+    def passed(self, stage: Stage, name: str, message: str = "") -> None:
+        """Note a check that held."""
+        self.checks.append(Check(stage=stage, name=name, passed=True, message=message))
+
+    def failed(self, stage: Stage, name: str, message: str) -> None:
+        """Note a check that did not hold."""
+        self.checks.append(Check(stage=stage, name=name, passed=False, message=message))
+
+    def reported(self, stage: Stage, name: str, passed: bool, message: str) -> None:
+        """Note what people should know and no verdict rests on."""
+        self.checks.append(
+            Check(stage=stage, name=name, passed=passed, message=message, reported=True)
+        )
+
+    def specialised(self, stage: Stage, name: str, why: str) -> None:
+        """Note that the kernel is not for shapes other than the problem's."""
+        self.reach = Reach.SPECIALISED
+        self.reported(stage, name, False, f"specialised to the problem's own shapes: {why}")
+
+    def correct(self) -> Verdict:
+        """The verdict of a candidate that failed nothing."""
+        return Verdict(
+            outcome=Outcome.CORRECT,
+            checks=self.checks,
+            not_checked=self.not_checked,
+            output=self._printed(),
+            reach=self.reach,
+            code_fingerprint=self.code_fingerprint,
+            launched=self.launched,
+        )
+
+    def rejected(self, rejection: Rejected) -> Verdict:
+        """The verdict of a candidate that failed a stage."""
+        self.failed(rejection.stage, rejection.outcome.value, rejection.reason)
+        return Verdict(
+            outcome=rejection.outcome,
+            stage=rejection.stage,
+            reason=rejection.reason,
+            checks=self.checks,
+            not_checked=self.not_checked,
+            output=self._printed(),
+            code_fingerprint=self.code_fingerprint,
+        )
+
+    def _printed(self) -> str:
+        return "\n".join(text for text in self.output if text)
+
+
+def check_entry(source: str, log: Log) -> None:
+    """The source parses and has an entry point. Raises Rejected."""
+    try:
+        check_source(source)
+    except KernelError as error:
+        raise Rejected(Outcome.INVALID, Stage.POLICY, str(error)) from error
+    log.passed(Stage.POLICY, "source", "parses and has an entry point")
+
+
+def guarded(stage: Stage, what: str, action: Callable[[], Answer]) -> Answer:
+    """The action's answer; what goes wrong in the candidate's process becomes a rejection."""
+    try:
+        return action()
+    except DeadlineMissed as error:
+        reason = f"{what}: {error}; its process was ended"
+        raise Rejected(Outcome.TIMEOUT, stage, reason) from error
+    except ProcessDied as error:
+        raise Rejected(Outcome.CRASHED, stage, f"{what}: {error}") from error
+    except ToldError as error:
+        raise rejection_of(stage, what, error) from error
+
+
+def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
+    """What an exception in a candidate's process means."""
+    details = error.details
+    if details.get("binding"):
+        return Rejected(Outcome.INVALID, Stage.LOAD, str(error))
+    kind = str(details.get("type"))
+    message = one_line(str(error))
+    quoted = f"at line {details.get('line')} (`{details.get('text', '')}`)"
+    at = f" {one_line(quoted, MOST_QUOTED)}" if details.get("line") else ""
+    if kind == "Refused":  # by our own code, in the middle of the kernel's
+        return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}", raised=True)
+    if kind == TooMuchWork.__name__:
+        reason = f"{what}: it takes too many operations to be interpreted"
+        rejection = Rejected(Outcome.TIMEOUT, stage, reason, raised=True)
+        rejection.work = number_in(details.get("work"))
+        return rejection
+    if kind in COMPILE_ERRORS:
+        reason = f"does not compile{at}: {message}"
+        return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, reason, raised=True)
+    if details.get("interpreter"):
+        reason = (
+            f"could not be verified: Triton's interpreter cannot run it{at} ({kind}: {message}); "
+            "this may be no fault of the kernel, and a GPU would tell"
+        )
+        return Rejected(Outcome.UNPROVEN, stage, reason)
+    return fault_of(stage, what, kind, at, str(error))
+
+
+def fault_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejected:
+    """An exception while the kernel was imported or ran: of its own, or because the GPU or its
+    memory gave up, or programs did not wait for each other."""
+    if kind == Race.__name__:
+        hint = "a flag or ticket has to be an atomic, behind the store and ahead of the load"
+        reason = f"{what}: a program {message}{at}: programs run in any order, at once; {hint}"
+        return Rejected(Outcome.WRONG, stage, reason)
+    if "CUDA error" in message or kind in ("CudaError", "AcceleratorError"):
+        first = message.splitlines()[0]
+        reason = f"{what}: {first}{at}; the kernel probably reads or writes outside its tensors"
+        return Rejected(Outcome.CRASHED, stage, reason)
+    if kind in ("OutOfMemoryError", "MemoryError"):
+        wanted = one_line(message).split(". GPU ")[0]
+        return Rejected(Outcome.CRASHED, stage, f"{what}: {kind}{at}: {wanted}")
+    if stage is Stage.LOAD:
+        reason = f"fails to import{at}: {kind}: {one_line(message)}"
+        return Rejected(Outcome.INVALID, stage, reason)
+    reason = f"{what}: raises {kind}{at}: {one_line(message)}"
+    return Rejected(Outcome.CRASHED, stage, reason, raised=True)
+
+
+def one_line(text: str, limit: int = 600) -> str:
+    """The text on one line; of a long one its beginning and its end, where the error is."""
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit // 3]} … {text[-2 * limit // 3 :]}"
+
+
+def number_in(told: Any) -> float:
+    """A number as a candidate's process tells it: finite, and not below zero."""
+    return float(told) if isinstance(told, int | float) and 0 <= told < float("inf") else 0.0
+
+
+def names_in(told: Any) -> list[str]:
+    """Names as a candidate's process tells them."""
+    return [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
+
+
+def unseen(seen: Mapping[str, str], log: Log) -> None:
+    """Raise Rejected where the compiled code is a candidate's in `seen` (fingerprint -> name)."""
+    twin = seen.get(log.code_fingerprint or "")
+    if twin is not None:
+        raise Rejected(Outcome.DUPLICATE, Stage.COMPILE, same_code(twin))
+
+
+def parsed(model: type[Parsed], told: object, stage: Stage) -> Parsed:
+    """A record as a candidate's process told it. Raises Rejected where it is none."""
+    try:
+        return model.model_validate(told)
+    except ValidationError as error:
+        reason = f"its process answered with no {model.__name__}: {one_line(str(error))}"
+        raise Rejected(Outcome.CRASHED, stage, reason) from error

@@ -1,0 +1,26 @@
+"""The environment of processes that run a candidate's code, or code made from it."""
+
+import os
+import re
+from pathlib import Path
+
+_KEPT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|TZ|CC|CXX|VIRTUAL_ENV|PYTHON(PATH|HOME)|LD_LIBRARY_PATH"
+    r"|XDG_CACHE_HOME|TRITON_(HOME|CACHE_DIR|LIBCUDA_PATH)|(LC|CUDA|NVIDIA|NCCL|TORCH|TORCHINDUCTOR|PYTORCH|OMP|MKL)_\w+"
+)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+
+
+def scrubbed_environment() -> dict[str, str]:
+    """What a candidate's process may see of the environment: no keys, no tokens."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if _KEPT.fullmatch(name) and not _SECRET.search(name)
+    }
+    package_root = str(Path(__file__).resolve().parents[3])
+    kept["PYTHONPATH"] = os.pathsep.join([package_root, *filter(None, [kept.get("PYTHONPATH")])])
+    # One process has one core's worth of work; threads of several would only fight.
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    # Asking whether there is a GPU must not initialise CUDA in a process that is forked later.
+    return kept | threads | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}

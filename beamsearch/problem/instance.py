@@ -1,0 +1,153 @@
+"""A problem on a device: its model, one set of inputs, and every name a kernel may ask for."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from beamsearch.errors import ProblemError
+from beamsearch.problem.input_values import Distribution, draw, vary_constants
+from beamsearch.problem.kernel import CallArguments
+from beamsearch.problem.problem import Problem, load_module
+from beamsearch.settings import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+_GENERATOR = threading.Lock()
+"""Torch's generators and default dtype are the process's: one instance is made at a time."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A problem on a device: the reference and one set of inputs, in the problem's dtype."""
+
+    model: torch.nn.Module
+    inputs: tuple[Any, ...]
+    init: tuple[Any, ...]
+    arguments: CallArguments
+    """What a kernel is bound with: the very tensors of `model` and `inputs`."""
+    precision: Precision = "reference"
+    updates: tuple[str, ...] = ()
+    """Buffers of the model that count as outputs, behind what `forward` returns."""
+
+    def reference(self) -> Any:
+        """The reference's output, in the problem's own dtype; with it what `updates` hold then, if
+        there are any. The model's buffers themselves stay as they are."""
+        import torch
+
+        buffers = dict(self.model.named_buffers()) if self.model.training else {}
+        with torch.inference_mode():
+            before = {name: buffer.clone() for name, buffer in buffers.items()}
+            try:
+                output = self.model(*self.inputs)
+                if not self.updates:
+                    return output
+                outputs = output if isinstance(output, tuple | list) else [output]
+                return [*outputs, *(buffers[name].clone() for name in self.updates)]
+            finally:
+                for name, value in before.items():
+                    buffers[name].copy_(value)
+
+
+def instantiate(
+    problem: Problem,
+    device: str = "cpu",
+    seed: int = 0,
+    distribution: Distribution = "own",
+) -> Instance:
+    """The reference and inputs on a device, made there, from a seed.
+
+    Another distribution than the problem's own replaces floating-point inputs by other values of
+    the same shapes, and makes constant parameters vary, so that a result that hides in the narrow
+    range of the problem's own shows. Raises ProblemError.
+    """
+    import torch
+
+    module = load_module(problem)
+    dtype: torch.dtype = getattr(torch, problem.dtype)
+    try:
+        with _GENERATOR, _defaults(device, dtype):
+            torch.manual_seed(seed)
+            init = tuple(module.get_init_inputs())
+            model = module.Model(*init).to(device=device, dtype=dtype)
+            if distribution != "own":
+                vary_constants(model)
+            raw = tuple(module.get_inputs())
+            inputs = tuple(_cast(value, device, dtype, distribution) for value in raw)
+    except Exception as error:
+        raise ProblemError(
+            f"{problem.path} fails to build: {type(error).__name__}: {error}"
+        ) from error
+    model.requires_grad_(False)
+    arguments = call_arguments(model, inputs, init)
+    return Instance(model, inputs, init, arguments, problem.precision)
+
+
+@contextmanager
+def _defaults(device: str, dtype: torch.dtype) -> Iterator[None]:
+    import torch
+
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(dtype)
+        with torch.device(device):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _cast(value: Any, device: str, dtype: torch.dtype, distribution: Distribution) -> Any:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    if not value.is_floating_point():
+        return value.to(device)
+    if distribution != "own":
+        return draw(distribution, tuple(value.shape), device, dtype)
+    return value.to(device=device, dtype=dtype)
+
+
+def call_arguments(
+    model: torch.nn.Module, inputs: tuple[Any, ...], init: tuple[Any, ...]
+) -> CallArguments:
+    """Every name a kernel may ask for. On a clash the earlier source wins (see CallArguments)."""
+    forward = tuple(inspect.signature(model.forward).parameters)[: len(inputs)]
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    values: dict[str, Any] = dict(zip(forward, inputs, strict=True))
+    for name, value in _by_dotted_name(state).items():
+        values.setdefault(name, value)
+    hyper: dict[str, Any] = {}
+    for path, part in model.named_modules():
+        for name, value in vars(part).items():
+            if name.startswith("_") or name == "training" or not _is_plain(value):
+                continue
+            hyper[f"{path}.{name}" if path else name] = value
+    for name, value in _by_dotted_name(hyper).items():
+        values.setdefault(name, value)
+    parameters = [p for p in inspect.signature(type(model).__init__).parameters if p != "self"]
+    for name, value in zip(parameters, init, strict=False):
+        values.setdefault(name, value)
+    return CallArguments(values=values, forward=forward, init=init, state=state)
+
+
+def _by_dotted_name(items: Mapping[str, Any]) -> dict[str, Any]:
+    """Each item under its dotted name with `_`, and under the last part where that is unique."""
+    named = {name.replace(".", "_"): value for name, value in items.items()}
+    last = [name.rsplit(".", 1)[-1] for name in items]
+    for name, value in items.items():
+        short = name.rsplit(".", 1)[-1]
+        if last.count(short) == 1:
+            named.setdefault(short, value)
+    return named
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | float | str)

@@ -1,0 +1,88 @@
+"""A problem at small sizes, for the interpreter."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from beamsearch.errors import ProblemError
+from beamsearch.problem.instance import instantiate
+from beamsearch.problem.problem import Problem, _size_assignments, load_module
+from kernel_profiling.syntax import parse
+
+if TYPE_CHECKING:
+    pass
+
+SMOKE_ELEMENTS = 6_000
+"""Elements of inputs and outputs a shrunk problem may have. The interpreter takes about 10 ms for a
+program with a few dozen loads, and a kernel may use a program for each row of the output: at this
+size that is some dozens of programs, and the interpreter answers in about a second."""
+
+
+@functools.lru_cache(maxsize=64)
+def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
+    """The same problem at small sizes: module-level integers halved in turn down to the budget.
+
+    All sizes shrink alike, the smallest first, so that batches end near 1 while rows and images
+    stay long enough to have an inside and an edge. A size is halved only where the reference still
+    runs and gets smaller, so that kernel sizes, strides and groups stay as they are. What was
+    halved is made odd where it can be, to exercise masks and remainders. Raises ProblemError where
+    the problem has no sizes that reach the budget.
+    """
+    original = integer_sizes(problem)
+    sizes = dict(original)
+    halvings = {name: 0 for name, value in sizes.items() if value > 4}
+    elements = count_elements(replace(problem, sizes=sizes))
+    if elements is None:
+        raise ProblemError(f"{problem.name}: the reference does not run at its own shapes")
+    while elements > budget:
+        if not halvings:
+            raise ProblemError(
+                f"{problem.name}: no module-level sizes left to reduce; it cannot be checked on "
+                "small shapes. Give its shapes as module-level integers."
+            )
+        name = min(halvings, key=lambda key: (halvings[key], sizes[key]))
+        trial = {**sizes, name: sizes[name] // 2}
+        smaller = count_elements(replace(problem, sizes=trial))
+        if smaller is None or smaller >= elements or trial[name] < 1:
+            del halvings[name]
+            continue
+        sizes, elements = trial, smaller
+        halvings[name] += 1
+        if sizes[name] < 2:
+            del halvings[name]
+    for name, value in sizes.items():
+        trial = {**sizes, name: value - 1}
+        if value != original[name] and value > 4 and value % 2 == 0:
+            smaller = count_elements(replace(problem, sizes=trial))
+            if smaller is not None and smaller < elements:
+                sizes, elements = trial, smaller
+    return replace(problem, sizes=sizes)
+
+
+def integer_sizes(problem: Problem) -> dict[str, int]:
+    module = load_module(problem)
+    names = [
+        node.targets[0].id
+        for node in _size_assignments(parse(problem.source))
+        if isinstance(node.targets[0], ast.Name)
+    ]
+    values = {name: getattr(module, name) for name in names}
+    return {k: v for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool)}
+
+
+def count_elements(problem: Problem) -> int | None:
+    """Elements of inputs and output, or none where the reference does not run at these sizes."""
+    import torch
+
+    try:
+        instance = instantiate(problem, "meta")
+        output = instance.reference()
+    except Exception:  # noqa: BLE001 - a shrunk reference that raises is the answer sought
+        return None
+    tensors = [t for t in (*instance.inputs, output) if isinstance(t, torch.Tensor)]
+    if any(t.numel() == 0 for t in tensors):
+        return None
+    return sum(t.numel() for t in tensors)

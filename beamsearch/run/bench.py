@@ -1,0 +1,93 @@
+"""What one worker of a round works with: it asks, judges, compares, and says what it does."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from beamsearch.proposer.prompts.render import reask, render
+from beamsearch.proposer.questions import Question, Situation, Trial
+from beamsearch.proposer.replies import UnreadableReply
+from beamsearch.records.call import Call
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.trace import read_record
+from beamsearch.run.ask import Answers
+from beamsearch.run.candidates import Candidates, Made
+from beamsearch.run.context import RoundView, Shared
+from beamsearch.run.results import comparable_times
+from beamsearch.search import Assignment
+
+T = TypeVar("T")
+ATTEMPTS = 2
+"""A reply that cannot be read is asked for once more, with what was wrong with it."""
+
+
+class Bench:
+    """A worker's place in a round. Each step whose result is on disk is not run again."""
+
+    def __init__(self, shared: Shared, view: RoundView, assignment: Assignment) -> None:
+        self.shared = shared
+        self.view = view
+        self.assignment = assignment
+        self.parent = view.candidates[assignment.parent]
+        self.folder = shared.trace.worker(view.number, assignment.worker)
+        self.answers = Answers(shared.trace, self.folder, shared.proposer, shared.stop)
+        self.candidates = Candidates(shared, view.number, assignment, self.folder)
+
+    def doing(self, what: str) -> None:
+        self.shared.stop.check()
+        self.shared.observer.worker(self.assignment.worker, what)
+
+    def ask(
+        self, question: Question, prompt_stem: str, reply_stem: str, read: Callable[[str], T]
+    ) -> tuple[T | None, str]:
+        """What a reply says, or None and why it cannot be read, after one more attempt."""
+        prompt, problem = render(question), ""
+        for attempt in range(ATTEMPTS):
+            with self.shared.executor.usage.waiting("model"):
+                text = self.answers.get(question, prompt, attempt, (prompt_stem, reply_stem))
+            try:
+                return read(text), ""
+            except UnreadableReply as error:
+                problem = str(error)
+                prompt = reask(prompt, text, problem)
+        return None, problem
+
+    def trial(self, situation: Situation, candidate: Candidate) -> Trial:
+        """A candidate with its diff against the kernel it was made from."""
+        source = self.shared.source(candidate) if candidate.kernel_file else ""
+        name, before = situation.parent, situation.parent_source
+        origin = candidate.repair_of or candidate.tuned_from
+        file = self.folder / f"{origin}.py"
+        if origin is not None and file.is_file():
+            name, before = origin, file.read_text()
+        diff = unified_diff(before, source, name, candidate.name) if source else ""
+        times = comparable_times(self.shared.trace, [*self.view.candidates.values(), candidate])
+        own = times.get(candidate.name)
+        ratio = times[self.parent.name] / own if own else None
+        return Trial(candidate=candidate, diff=diff, over_parent=ratio)
+
+    def author(self, reply_stem: str) -> str:
+        call = self.folder / "calls" / f"{reply_stem}.json"
+        return read_record(call, Call).author if call.is_file() else self.shared.proposer.name
+
+    def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
+        self.doing(f"judging {made.name}: {made.variant.description}")
+        return self.candidates.judge(made, seen)
+
+    def best(self, candidates: list[Candidate]) -> Candidate | None:
+        """The fastest correct one, by ratios where a run was stopped in between."""
+        everyone = [*self.view.candidates.values(), *candidates]
+        times = comparable_times(self.shared.trace, everyone)
+        correct = [c for c in candidates if c.name in times]
+        return min(correct, key=lambda c: times[c.name], default=None)
+
+
+def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
+    """Unified diff of two sources."""
+    return "\n".join(
+        difflib.unified_diff(
+            before.splitlines(), after.splitlines(), before_name, after_name, lineterm=""
+        )
+    )

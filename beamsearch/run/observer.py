@@ -1,0 +1,36 @@
+"""Who watches a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from beamsearch.records.candidate import Candidate
+    from beamsearch.records.round import RoundRecord
+    from beamsearch.records.run import RunRecord
+
+
+class Observer(Protocol):
+    """Told what a run does. Every method may be called from any thread, and returns at once."""
+
+    def run_started(self, record: RunRecord, folder: Path) -> None:
+        """The run is set up; its folder exists."""
+
+    def round_started(self, round: int, plans: list[str]) -> None:
+        """A round begins; one plan a worker."""
+
+    def worker(self, worker: int, doing: str) -> None:
+        """What a worker turns to."""
+
+    def candidate(self, candidate: Candidate) -> None:
+        """A candidate has its verdict."""
+
+    def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
+        """The round is on disk."""
+
+    def note(self, text: str) -> None:
+        """Something a person should know."""
+
+    def run_ended(self, record: RunRecord, folder: Path) -> None:
+        """The run has reached its end."""
