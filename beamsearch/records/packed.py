@@ -30,7 +30,7 @@ def opened_run(folder: Path) -> Trace:
     if archive.is_file():
         return Trace(_unpacked(archive.resolve(), archive.stat().st_mtime_ns))
     trace = Trace(folder)
-    if trace.run_record().rounds and not (trace.round(0) / "r0-s0.json").is_file():
+    if trace.run_record().rounds and not trace.input_record.is_file():
         raise UsageError(
             f"{folder} holds a run's results without its trace: {ARCHIVE} is missing there; a "
             "wheel leaves it out, a checkout of the project has it under artifacts/"

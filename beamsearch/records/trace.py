@@ -11,6 +11,8 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from beamsearch.errors import UsageError
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import R
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
@@ -106,12 +108,13 @@ class Trace:
         self.confirmation_file = folder / "confirmation.json"
         self.secret_file = folder / ".secret_seed"
         """What the judge's inputs are drawn from, where no seed was asked for."""
+        self.rounds_folder = folder / "optimization_trace"
         self.input_file = folder / "input_kernel.py"
+        self.input_record = self.round(0) / "r0-s0.json"
         self.learned_file = folder / "learned.json"
         """What earlier runs taught, as it was when the run started."""
         self.scratch = folder / ".scratch"
         """Compile caches and candidates' own folders; nothing of the run's record."""
-        self.rounds_folder = folder / "optimization_trace"
 
     def round(self, number: int) -> Path:
         """Folder of a round."""
@@ -140,6 +143,17 @@ class Trace:
     def first_source(self) -> str:
         """Source of the first kernel; empty where a model has yet to write it."""
         return self.input_file.read_text() if self.input_file.is_file() else ""
+
+    def kernel_source(self, candidate: Candidate) -> str:
+        """Source of a candidate that has one."""
+        assert candidate.kernel_file is not None
+        return (self.folder / candidate.kernel_file).read_text()
+
+    def input_time_ms(self, visit: str | None) -> float:
+        """The input kernel's time in a visit to a GPU; of no visit, its modelled time."""
+        if visit is not None:
+            return read_record(self.visit(visit), Measurement).time_ms
+        return read_record(self.input_record, Candidate).time_ms
 
     def run_record(self) -> RunRecord:
         """`run.json`. Raises UsageError where there is none."""

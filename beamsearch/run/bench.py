@@ -63,7 +63,7 @@ class Bench:
         if origin is not None and file.is_file():
             name, before = origin, file.read_text()
         diff = unified_diff(before, source, name, candidate.name) if source else ""
-        times = comparable_times(self.shared.trace, [*self.view.candidates.values(), candidate])
+        times = comparable_times(self.shared.trace, [self.parent, candidate])
         own = times.get(candidate.name)
         ratio = times[self.parent.name] / own if own else None
         return Trial(candidate=candidate, diff=diff, over_parent=ratio)
@@ -78,10 +78,10 @@ class Bench:
 
     def best(self, candidates: list[Candidate]) -> Candidate | None:
         """The fastest correct one, by ratios where a run was stopped in between."""
-        everyone = [*self.view.candidates.values(), *candidates]
-        times = comparable_times(self.shared.trace, everyone)
-        correct = [c for c in candidates if c.name in times]
-        return min(correct, key=lambda c: times[c.name], default=None)
+        times = comparable_times(self.shared.trace, candidates)
+        return min(
+            (c for c in candidates if c.name in times), key=lambda c: times[c.name], default=None
+        )
 
 
 def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:

@@ -25,7 +25,7 @@ def confirm(
     if path.is_file() and read_record(path, Confirmation).name == best.name:
         return read_record(path, Confirmation)
     subjects = [
-        Subject(name="winner", source=(trace.folder / (best.kernel_file or "")).read_text()),
+        Subject(name="winner", source=trace.kernel_source(best)),
         Subject(name="input", source=first_source),
         *baseline_subjects(),
     ]

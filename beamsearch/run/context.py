@@ -58,8 +58,7 @@ class Shared:
 
     def source(self, candidate: Candidate) -> str:
         """Source of a candidate that has one."""
-        assert candidate.kernel_file is not None
-        return (self.trace.folder / candidate.kernel_file).read_text()
+        return self.trace.kernel_source(candidate)
 
     def profile(self, candidate: Candidate) -> Profile:
         """The candidate's profile, taken once and kept."""

@@ -58,18 +58,11 @@ def find_candidate(rounds: Sequence[RoundRecord], name: str | None) -> Candidate
 
 
 def comparable_times(trace: Trace, candidates: Sequence[Candidate]) -> dict[str, float]:
-    """Each correct candidate's time over the input kernel's (the first of `candidates`) in the same
-    visit, so that times of two visits meet only as ratios."""
-    times: dict[str, float] = {}
-    anchors: dict[str | None, float] = {None: candidates[0].time_ms}
-    for candidate in candidates:
-        own = candidate.measurement
-        if own is None or not candidate.verdict.correct:
-            continue
-        if own.visit is not None and own.visit not in anchors:
-            anchors[own.visit] = read_record(trace.visit(own.visit), Measurement).time_ms
-        times[candidate.name] = own.time_ms / anchors[own.visit]
-    return times
+    """Each correct candidate's time over the input kernel's in the same visit: times of two visits
+    meet only as ratios."""
+    timed = {c.name: c.measurement for c in candidates if c.measurement and c.verdict.correct}
+    inputs = {visit: trace.input_time_ms(visit) for visit in {own.visit for own in timed.values()}}
+    return {name: own.time_ms / inputs[own.visit] for name, own in timed.items()}
 
 
 def multiple_of_floor(measurement: Measurement | None, floor: Floor | None) -> float | None:

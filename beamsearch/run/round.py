@@ -274,12 +274,7 @@ class Rounds:
         """Whether the round's best, which seems faster, is: measured again beside the other."""
         if not self.shared.executor.measures:
             return True
-        subjects = [
-            Subject(
-                name=c.name, source=(self.shared.trace.folder / (c.kernel_file or "")).read_text()
-            )
-            for c in (best, before)
-        ]
+        subjects = [Subject(name=c.name, source=self.shared.source(c)) for c in (best, before)]
 
         begin_profiles(self.shared, [best])  # a round's best always is profiled
 

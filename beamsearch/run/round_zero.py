@@ -129,7 +129,7 @@ class FirstRound:
         """Those that are no other's kernel with another launch, such as two compilations are."""
         kept: dict[str, Candidate] = {}
         for candidate in candidates:
-            source = (self.trace.folder / (candidate.kernel_file or "")).read_text()
+            source = self.trace.kernel_source(candidate)
             if not any(alike(source, other) for other in kept):
                 kept[source] = candidate
         return list(kept.values())

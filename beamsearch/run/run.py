@@ -340,7 +340,7 @@ class _Run:
         record = progress.save(
             status="finished", stop_reason=reason, confirmation=confirmation, best=best.name
         )
-        won = (self.trace.folder / (best.kernel_file or "")).read_text()
+        won = self.trace.kernel_source(best)
         write_text(self.trace.best_kernel_file, standalone(self.problem, won, best))
         self.observer.run_ended(record, self.trace.folder)
         return record

@@ -33,9 +33,7 @@ class Tuner:
 
     def run(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The judged forms; none where nobody won by more than constants, or no form is faster."""
-        times = comparable_times(
-            self.shared.trace, [*self.bench.view.candidates.values(), *candidates]
-        )
+        times = comparable_times(self.shared.trace, [self.bench.parent, *candidates])
         winner = self._winner(candidates, times)
         if winner is None:
             return []
@@ -51,8 +49,7 @@ class Tuner:
             made = Made(name, variant, winner.author, tuned_from=winner.name)
             seen = {**names_of([*candidates, *judged]), **self.bench.view.seen}
             judged.append(self.bench.judge(made, seen))
-            known = [*self.bench.view.candidates.values(), winner, judged[-1]]
-            times = comparable_times(self.shared.trace, known)
+            times = comparable_times(self.shared.trace, [winner, judged[-1]])
             if name in times and is_win(times[name], times[winner.name]):
                 break
         return judged

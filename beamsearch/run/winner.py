@@ -38,8 +38,7 @@ def examine(trace: Trace, executor: Executor, candidate: Candidate, stop: StopTo
     """The verdict of a closer look at a candidate. Raises Stopped."""
 
     def judged() -> Verdict:
-        source = (trace.folder / (candidate.kernel_file or "")).read_text()
-        subject = Subject(name=candidate.name, source=source)
+        subject = Subject(name=candidate.name, source=trace.kernel_source(candidate))
         verdict = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=True)).verdict
         stop.check()
         return verdict
