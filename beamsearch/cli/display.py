@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING
 
 from beamsearch.cli.account import account, swept
 from beamsearch.cli.numbers import clock, of_products, progress, tell
@@ -39,6 +39,15 @@ class Clock:
     def elapsed_s(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.started
+
+    def round_started(self, round: int) -> None:
+        """Rounds are counted from the first that this process sees."""
+        if round and self.first_round is None:
+            self.first_round = time.monotonic()
+
+    def round_ended(self) -> None:
+        """Round 0 does not count."""
+        self.rounds_done += self.first_round is not None
 
     def left_s(self, rounds_left: int, limit_s: float | None) -> float | None:
         """Seconds to the end at the pace of the rounds so far, at most to the time limit."""
@@ -129,14 +138,16 @@ def describe_candidate(candidate: Candidate) -> str:
 class PlainDisplay:
     """Plain lines, for logs and pipes."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self.stream = stream
         self.clock = Clock()
-        self.lock = threading.Lock()
-        self.measured = False
+        self.lock = threading.RLock()
         self.told: set[str] = set()
+        """Notes that were said."""
+        self._has_said_yardsticks = False
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
+        """Print a line or several."""
         with self.lock:
             self.stream.write(text + "\n")
             self.stream.flush()
@@ -144,64 +155,62 @@ class PlainDisplay:
     def run_started(self, record: RunRecord, folder: Path) -> None:
         """Print the opening."""
         self.told |= set(record.notes)
-        self._say("\n".join([*opening(record), f"trace: {folder}"]))
+        self.say("\n".join(opening(record)))
+        self.say(f"trace: {folder}", "dim")
 
     def round_started(self, round: int, plans: list[str]) -> None:
         """Print the round's plans."""
-        if round and self.clock.first_round is None:
-            self.clock.first_round = time.monotonic()
+        self.clock.round_started(round)
         plan = "; ".join(f"w{worker} {text}" for worker, text in enumerate(plans))
-        self._say(f"round {round}: {plan}" if plan else f"round {round}")
+        self.say(f"round {round}: {plan}" if plan else f"round {round}")
 
     def worker(self, worker: int, doing: str) -> None:
         """Nothing: a log of every step would hide what matters."""
 
     def candidate(self, candidate: Candidate) -> None:
         """Print the candidate's line."""
-        self._say(f"  {describe_candidate(candidate)}")
+        self.say(f"  {describe_candidate(candidate)}", "" if candidate.verdict.correct else "dim")
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
         """Print the running best."""
-        if not self.measured and run.floor is not None:
-            self.measured = True
-            self._say("\n".join(yardsticks(run)))
-        self.clock.rounds_done += self.clock.first_round is not None
+        if not self._has_said_yardsticks and run.floor is not None:
+            self._has_said_yardsticks = True
+            self.say("\n".join(yardsticks(run)))
+        self.clock.round_ended()
         for line in swept(record):
-            self._say(f"  {line}")
-        won = "win" if record.win else "no win"
-        outcome = f"{won}; " if record.round else ""
+            self.say(f"  {line}")
+        won = "win; " if record.win else "no win; " if record.round else ""
         left = self.clock.left_s(run.settings.rounds - record.round, run.settings.time_limit_s)
         eta = f", about {clock(left)} left" if left else ""
-        self._say(
-            f"round {record.round} of {run.settings.rounds}: {outcome}best {tell(progress(run))} "
-            f"[{clock(self.clock.elapsed_s)}{eta}]"
+        self.say(
+            f"round {record.round} of {run.settings.rounds}: {won}best {tell(progress(run))} "
+            f"[{clock(self.clock.elapsed_s)}{eta}]",
+            "bold green" if record.win else "bold",
         )
 
     def note(self, text: str) -> None:
         """Print the note."""
         self.told.add(text)
-        self._say(f"note: {text}")
+        self.say(f"note: {text}", "yellow")
 
     def run_ended(self, record: RunRecord, folder: Path) -> None:
         """Print the closing."""
-        self._say("\n".join(closing(record, folder, self.told)))
+        self.close()
+        self.say("\n".join(closing(record, folder, self.told)))
 
     def close(self) -> None:
         """Nothing to put back."""
 
 
-class LiveDisplay:
-    """A panel that is redrawn: round, workers, best, speedups, floor, elapsed, time left."""
+class LiveDisplay(PlainDisplay):
+    """The same lines above a panel that is redrawn: round, workers, best, elapsed, time left."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live
 
+        super().__init__(console.file)
         self.console = console
-        self.clock = Clock()
-        self.lock = threading.RLock()
         self.run: RunRecord | None = None
-        self.measured = False
-        self.told: set[str] = set()
         self.round = 0
         self.plans: list[str] = []
         self.doing: dict[int, str] = {}
@@ -220,39 +229,30 @@ class LiveDisplay:
             settings = self.run.settings
             left = self.clock.left_s(settings.rounds - self.round + 1, settings.time_limit_s)
             eta = f"   about {clock(left)} left" if left is not None else ""
-            seen = ", ".join(f"{count} {word}" for word, count in sorted(self.verdicts.items()))
-            lines = [
-                Text(
-                    f"round {self.round} of {settings.rounds}   {clock(self.clock.elapsed_s)}{eta}",
-                    style="bold",
-                ),
-                Text(f"best {tell(progress(self.run))}", style="green"),
-            ]
+            at = f"round {self.round} of {settings.rounds}   {clock(self.clock.elapsed_s)}{eta}"
+            lines = [Text(at, "bold"), Text(f"best {tell(progress(self.run))}", "green")]
             for worker, doing in sorted(self.doing.items()):
                 plan = self.plans[worker] if worker < len(self.plans) else ""
                 lines.append(Text(f"  w{worker}  {plan:<34}  {doing}", no_wrap=True))
-            if seen:
-                lines.append(Text(f"  candidates: {seen}", style="dim"))
+            if self.verdicts:
+                seen = ", ".join(f"{count} {word}" for word, count in sorted(self.verdicts.items()))
+                lines.append(Text(f"  candidates: {seen}", "dim"))
             return Group(*lines)
 
-    def _say(self, text: str, style: str = "") -> None:
+    def say(self, text: str, style: str = "") -> None:
+        """Print above the panel."""
         self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def run_started(self, record: RunRecord, folder: Path) -> None:
         """Print the opening and start the panel."""
-        with self.lock:
-            self.run = record
-        self.told |= set(record.notes)
-        for line in opening(record):
-            self._say(line)
-        self._say(f"trace: {folder}", style="dim")
+        self.run = record
+        super().run_started(record, folder)
         self.live.start()
 
     def round_started(self, round: int, plans: list[str]) -> None:
         """Put the round's plans into the panel."""
+        self.clock.round_started(round)
         with self.lock:
-            if round and self.clock.first_round is None:
-                self.clock.first_round = time.monotonic()
             self.round, self.plans = round, plans
             self.doing = dict.fromkeys(range(len(plans)), "")
             self.verdicts.clear()
@@ -263,37 +263,16 @@ class LiveDisplay:
             self.doing[worker] = doing
 
     def candidate(self, candidate: Candidate) -> None:
-        """Print the candidate's line above the panel."""
+        """Print the candidate's line, and count its outcome in the panel."""
         with self.lock:
             self.verdicts[str(candidate.verdict.outcome)] += 1
-        style = "" if candidate.verdict.correct else "dim"
-        self._say(f"  {describe_candidate(candidate)}", style=style)
+        super().candidate(candidate)
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
-        """Print the running best above the panel."""
-        if not self.measured and run.floor is not None:
-            self.measured = True
-            for line in yardsticks(run):
-                self._say(line)
+        """Print the running best, and put it into the panel."""
         with self.lock:
-            self.run = run
-            self.clock.rounds_done += self.clock.first_round is not None
-            self.doing = {}
-        for line in swept(record):
-            self._say(f"  {line}")
-        style = "bold green" if record.win else "bold"
-        self._say(f"round {record.round}: {tell(progress(run))}", style=style)
-
-    def note(self, text: str) -> None:
-        """Print the note above the panel."""
-        self.told.add(text)
-        self._say(f"note: {text}", style="yellow")
-
-    def run_ended(self, record: RunRecord, folder: Path) -> None:
-        """Take the panel away and print the closing."""
-        self.close()
-        for line in closing(record, folder, self.told):
-            self._say(line)
+            self.run, self.doing = run, {}
+        super().round_ended(record, run)
 
     def close(self) -> None:
         """Give the terminal back."""
