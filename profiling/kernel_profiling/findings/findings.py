@@ -89,34 +89,26 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
         gain = case.call_gain({index: diagnosis.gain for index, diagnosis in same})
         _, worst = max(same, key=lambda pair: pair[1].gain * case.shares[pair[0]])
         if gain >= whole_call.WORTH or worst.near:
-            found.append(_finding(case, same, worst, gain))
-    found = _said_once(found)
-    # Bounds are known to two digits; what is equal in those is ordered by kind.
-    return sorted(
-        found,
-        key=lambda f: (
-            f.kind != FindingKind.AT_FLOOR,
-            -float(f"{f.gain_bound:.2g}"),
-            _ORDER.index(f.kind),
-        ),
-    )
+            names = ", ".join(profile.launches[index].name for index, _ in same)
+            launches = [f"launch {names}"] if len(profile.launches) > 1 else []
+            lines = dict.fromkeys(line.line for _, one in same for line in one.lines)
+            found.append(
+                Finding(
+                    kind=worst.kind,
+                    title=worst.title,
+                    evidence=[*launches, *worst.evidence],
+                    lines=list(lines),
+                    gain_bound=gain,
+                    advice=worst.advice,
+                )
+            )
 
+    def rank(finding: Finding) -> tuple[bool, float, int]:
+        # Bounds are known to two digits; what is equal in those is ordered by kind.
+        bound = float(f"{finding.gain_bound:.2g}")
+        return finding.kind != FindingKind.AT_FLOOR, -bound, _ORDER.index(finding.kind)
 
-def _finding(
-    case: Case, same: list[tuple[int, Diagnosis]], worst: Diagnosis, gain: float
-) -> Finding:
-    evidence = list(worst.evidence)
-    if len(case.profile.launches) > 1:
-        names = ", ".join(case.profile.launches[index].name for index, _ in same)
-        evidence.insert(0, f"launch {names}")
-    return Finding(
-        kind=worst.kind,
-        title=worst.title,
-        evidence=evidence,
-        lines=list(dict.fromkeys(line for _, one in same for line in one.lines)),
-        gain_bound=gain,
-        advice=worst.advice,
-    )
+    return sorted(_said_once(found), key=rank)
 
 
 def _said_once(found: list[Finding]) -> list[Finding]:

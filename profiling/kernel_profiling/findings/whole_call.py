@@ -5,14 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from kernel_profiling.findings.budget import (
-    ARITHMETIC,
-    UNIT_NAMES,
-    Case,
-    float32_tflops,
-    line_shares,
-)
-from kernel_profiling.gpus import UnknownGpu, find_gpu
+from kernel_profiling.findings.budget import ARITHMETIC, UNITS, Case, known_gpu, line_shares
 from kernel_profiling.profile import Finding, FindingKind, Launch
 
 WORTH = 1.03
@@ -45,33 +38,28 @@ def excess(case: Case, level: str) -> Finding | None:
     Device memory's excess is always said; that of L2 and L1, which caches cause on purpose,
     where the level is what holds the launch back or nearly.
     """
-    moved, floor = case.profile.traffic.get(level), case.floor
-    if moved is None or floor is None or not floor.least_bytes:
+    ratio, floor, launches = case.excess(level), case.floor, case.profile.launches
+    if ratio is None or floor is None or ratio < (EXCESS if level == "dram" else 2.0):
         return None
-    ratio = moved / floor.least_bytes
-    if ratio < (EXCESS if level == "dram" else 2.0):
-        return None
-    factors = {unit: 1 / ratio for unit in ([level, "lsu"] if level == "l1" else [level])}
-    gain = case.call_gain({i: budget.gain(factors) for i, budget in enumerate(case.budgets)})
-    near = any(
-        level in budget.busy and budget.busy[level] >= 0.6 * (budget.peak or 1)
-        for budget in case.budgets
-    )
-    if gain < WORTH and not near:
+    gain = case.gain({unit: 1 / ratio for unit in ([level, "lsu"] if level == "l1" else [level])})
+    if gain < WORTH and not any(budget.is_near(level) for budget in case.budgets):
         return None
     name = {"dram": "device memory", "l2": "the L2", "l1": "the L1"}[level]
+    moved = case.profile.traffic[level]
     evidence = [f"{moved / 1e9:.3f} GB at {name}; the least is {floor.least_bytes / 1e9:.3f} GB"]
-    if level == "dram":
-        ways = {"read": "dram_read_bytes", "written": "dram_write_bytes"}
-        for way, metric in ways.items():
-            parts = [launch.metrics.get(metric) for launch in case.profile.launches]
-            if all(part is not None for part in parts):
-                evidence.append(f"{way}: {sum(part or 0 for part in parts) / 1e9:.3f} GB")
+    for way, metric in (("read", "dram_read_bytes"), ("written", "dram_write_bytes")):
+        parts = [launch.metrics[metric] for launch in launches if metric in launch.metrics]
+        if level == "dram" and len(parts) == len(launches):
+            evidence.append(f"{way}: {sum(parts) / 1e9:.3f} GB")
+    sectors: dict[int, float] = defaultdict(float)
+    for line in (line for launch in launches for line in launch.lines):
+        if line.sectors_per_request and line.instructions:
+            sectors[line.line] += line.sectors_per_request * line.instructions
     return Finding(
         kind=FindingKind.EXCESS_TRAFFIC,
         title=f"{name[0].upper()}{name[1:]} moves {ratio:.1f} times the least bytes",
         evidence=evidence,
-        lines=_heaviest_accesses(case.profile.launches),
+        lines=sorted(sectors, key=lambda number: -sectors[number])[:3],
         gain_bound=gain,
         advice=(
             "Move every byte once: keep what is read in registers or shared memory until all its "
@@ -79,16 +67,6 @@ def excess(case: Case, level: str) -> Finding | None:
             "order programs so that those that share data run together."
         ),
     )
-
-
-def _heaviest_accesses(launches: list[Launch]) -> list[int]:
-    """Lines that load or store, those that move the most sectors first."""
-    moved: dict[int, float] = defaultdict(float)
-    for launch in launches:
-        for line in launch.lines:
-            if line.sectors_per_request and line.instructions:
-                moved[line.line] += line.sectors_per_request * (line.instructions or 0)
-    return sorted(moved, key=lambda number: -moved[number])[:3]
 
 
 def idle_matrix_units(case: Case) -> Finding | None:
@@ -101,10 +79,11 @@ def idle_matrix_units(case: Case) -> Finding | None:
     """
     floor = case.floor
     own = [launch for launch in case.profile.launches if launch.triton]
-    if floor is None or not _without_matrix_units(case, own):
+    gpu = None if floor is None else known_gpu(floor.gpu)
+    if floor is None or gpu is None or not _without_matrix_units(case):
         return None
-    rate = float32_tflops(floor.gpu)
-    if rate is None or floor.flops_rate_tflop_s <= 1.05 * rate:
+    rate = gpu.tflops["float32"]
+    if floor.flops_rate_tflop_s <= 1.05 * rate:
         return None
     ordinary_ms = floor.flops / rate / 1e9
     if ordinary_ms <= floor.memory_ms:
@@ -115,8 +94,6 @@ def idle_matrix_units(case: Case) -> Finding | None:
     gain = case.cap(time_ms / max(floor.time_ms, memory_ms))
     if gain < WORTH:
         return None
-    shares = [pair for launch in own for pair in line_shares(launch).items()]
-    heaviest = sorted(shares, key=lambda pair: -pair[1])[:2]
     return Finding(
         kind=FindingKind.IDLE_MATRIX_UNITS,
         title=(
@@ -129,7 +106,7 @@ def idle_matrix_units(case: Case) -> Finding | None:
             f"{floor.time_ms:.3g} ms",
             *_busiest(case),
         ],
-        lines=[line for line, _ in heaviest],
+        lines=_heaviest(own),
         gain_bound=gain,
         advice=(
             "Write the sum as products of tiles with tl.dot (for a convolution: outputs and taps "
@@ -149,27 +126,23 @@ def excess_arithmetic(case: Case) -> Finding | None:
     done = [launch.metrics.get("lane_flops") for launch in launches]
     if floor is None or not floor.flops or any(flops is None for flops in done):
         return None
-    if not _without_matrix_units(case, [launch for launch in launches if launch.triton]):
+    flops = sum(part or 0 for part in done)
+    ratio = flops / floor.flops
+    if ratio < 2 or not _without_matrix_units(case):
         return None
-    ratio = sum(flops or 0 for flops in done) / floor.flops
-    if ratio < 2:
-        return None
-    factors = dict.fromkeys((*ARITHMETIC, "l1", "lsu"), 1 / ratio)
-    gain = case.call_gain({i: budget.gain(factors) for i, budget in enumerate(case.budgets)})
+    gain = case.gain(dict.fromkeys((*ARITHMETIC, "l1", "lsu"), 1 / ratio))
     if gain < WORTH:
         return None
     zeros = floor.gives_away.zero_outputs if floor.gives_away is not None else 0.0
     cause = f": {100 * zeros:.0f}% of the outputs are zero whatever the input" if zeros else ""
-    lines = [pair for launch in launches for pair in line_shares(launch).items()]
     return Finding(
         kind=FindingKind.EXCESS_ARITHMETIC,
         title=f"{ratio:.1f} times the arithmetic that the problem needs{cause}",
         evidence=[
-            f"{sum(flops or 0 for flops in done) / 1e9:.4g} GFLOP in all lanes; the problem has "
-            f"{floor.flops / 1e9:.4g}",
+            f"{flops / 1e9:.4g} GFLOP in all lanes; the problem has {floor.flops / 1e9:.4g}",
             *_busiest(case),
         ],
-        lines=[line for line, _ in sorted(lines, key=lambda pair: -pair[1])[:2]],
+        lines=_heaviest(launches),
         gain_bound=gain,
         advice=(
             "Find out from the index arithmetic alone which outputs and which terms are not zero; "
@@ -178,23 +151,25 @@ def excess_arithmetic(case: Case) -> Finding | None:
     )
 
 
-def _without_matrix_units(case: Case, own: list[Launch]) -> bool:
+def _heaviest(launches: list[Launch]) -> list[int]:
+    """The two lines with the most instructions."""
+    lines = [pair for launch in launches for pair in line_shares(launch).items()]
+    return [line for line, _ in sorted(lines, key=lambda pair: -pair[1])[:2]]
+
+
+def _without_matrix_units(case: Case) -> bool:
     """Whether the call is known to use none; where a library has half the time, nobody knows."""
-    if case.profile.torch_operations:
-        return False
-    mine = sum(
-        share
-        for share, launch in zip(case.shares, case.profile.launches, strict=True)
-        if launch.triton
-    )
-    return mine >= 0.5 and all(launch.matrix_instructions == 0 for launch in own)
+    pairs = zip(case.shares, case.profile.launches, strict=True)
+    own = [(share, launch) for share, launch in pairs if launch.triton]
+    idle = all(launch.matrix_instructions == 0 for _, launch in own)
+    return not case.profile.torch_operations and idle and sum(share for share, _ in own) >= 0.5
 
 
 def _busiest(case: Case) -> list[str]:
     unit, peak = case.budgets[0].busiest, case.budgets[0].peak
     if not case.measured or unit is None or peak is None:
         return []
-    return [f"busiest now: {UNIT_NAMES[unit]}, {100 * peak:.0f}%, on work that could go away"]
+    return [f"busiest now: {UNITS[unit][0]}, {100 * peak:.0f}%, on work that could go away"]
 
 
 def tail(case: Case) -> Finding | None:
@@ -229,18 +204,13 @@ def tail(case: Case) -> Finding | None:
 
 
 def _idle_sms(case: Case, launch: Launch, blocks: int) -> float | None:
-    active = launch.metrics.get("active_cycles")
-    elapsed = launch.metrics.get("elapsed_cycles")
+    active, elapsed = (launch.metrics.get(f"{which}_cycles") for which in ("active", "elapsed"))
     if active and elapsed:
         return elapsed / active
-    if case.measured or launch.occupancy is None or not launch.threads:
+    gpu = case.gpu
+    if case.measured or gpu is None or launch.occupancy is None or not launch.threads:
         return None
-    try:
-        gpu = find_gpu(case.profile.gpu)
-    except UnknownGpu:
-        return None
-    warps = math.ceil(launch.threads / 32)
-    resident = max(1, int(launch.occupancy * gpu.max_warps_per_sm / warps))
+    resident = max(1, int(launch.occupancy * gpu.max_warps_per_sm / -(-launch.threads // 32)))
     # Few blocks spread over the SMs one by one, many fill them in rounds.
     slots = gpu.sms if blocks <= gpu.sms * resident else gpu.sms * resident
     return math.ceil(blocks / slots) / (blocks / slots)
