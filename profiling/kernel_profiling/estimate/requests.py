@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, LineAccess
+from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, LineAccess, Pattern
 from kernel_profiling.gpus import SECTOR_BYTES
-from kernel_profiling.profile import CodeAccess, Launch, LineCounters
+from kernel_profiling.profile import CodeAccess, Launch
 
 
 def pair_launches(
@@ -33,19 +33,24 @@ def touched(access: CodeAccess, trace: LaunchTrace | None) -> tuple[float, float
     if access.lane_elements == 0 or (trace is not None and (seen is None or not seen.patterns)):
         return 1.0, 1.0
     if seen is None:
-        return max(1.0, access.bits * 32 / 8 / 128), max(1.0, access.bits * 32 / 8 / SECTOR_BYTES)
+        return max(1.0, access.bits * 32 / 8 / 128), _ideal(access)
     vector = max(1, access.bits // 8 // seen.element_bytes)
     owned = access.lane_elements or vector
 
-    def distance(pattern: Mapping[str, float]) -> tuple[float, ...]:
+    def distance(pattern: Pattern) -> tuple[float, ...]:
         return (
-            abs(pattern["fastest"] - access.fastest),
-            abs(math.log2(pattern["lane_elements"] / owned)),
-            abs(math.log2(pattern["vector"] / vector)),
+            abs(pattern.fastest - access.fastest),
+            abs(math.log2(pattern.lane_elements / owned)),
+            abs(math.log2(pattern.vector / vector)),
         )
 
-    best = min(seen.patterns, key=lambda pattern: distance(pattern.model_dump()))
+    best = min(seen.patterns, key=distance)
     return best.lines, best.sectors
+
+
+def _ideal(access: CodeAccess) -> float:
+    """The fewest sectors that a warp's bytes need."""
+    return max(1.0, access.bits * 32 / 8 / SECTOR_BYTES)
 
 
 def with_requests(launch: Launch, trace: LaunchTrace | None) -> Launch:
@@ -56,33 +61,25 @@ def with_requests(launch: Launch, trace: LaunchTrace | None) -> Launch:
     """
     if trace is None:
         return launch
-    sectors: dict[int, list[tuple[float, float, int]]] = defaultdict(list)
-    for region in launch.regions:
-        for access in region.accesses:
-            seen = _find_line(access, trace)
-            if access.kind == "atomic" or access.lane_elements == 0 or not (seen and seen.patterns):
-                continue
-            ideal = max(1.0, access.bits * 32 / 8 / SECTOR_BYTES)
-            sectors[access.line].append((touched(access, trace)[1], ideal, access.count))
-    return launch.model_copy(
-        update={"lines": [_with_sectors(line, sectors.get(line.line, [])) for line in launch.lines]}
-    )
-
-
-def _with_sectors(line: LineCounters, requests: Sequence[tuple[float, float, int]]) -> LineCounters:
-    count = sum(number for *_, number in requests)
-    if not count:
-        return line
-    return line.model_copy(
-        update={
-            "sectors_per_request": sum(seen * n for seen, _, n in requests) / count,
-            "ideal_sectors_per_request": sum(ideal * n for _, ideal, n in requests) / count,
-        }
-    )
+    requests: dict[int, list[CodeAccess]] = defaultdict(list)
+    for access in (access for region in launch.regions for access in region.accesses):
+        seen = _find_line(access, trace)
+        if access.kind != "atomic" and access.lane_elements != 0 and seen and seen.patterns:
+            requests[access.line].append(access)
+    lines = []
+    for line in launch.lines:
+        accesses = requests[line.line]
+        update: dict[str, float] = {}
+        if count := sum(access.count for access in accesses):
+            sectors = sum(touched(access, trace)[1] * access.count for access in accesses)
+            ideal = sum(_ideal(access) * access.count for access in accesses)
+            update["sectors_per_request"] = sectors / count
+            update["ideal_sectors_per_request"] = ideal / count
+        lines.append(line.model_copy(update=update))
+    return launch.model_copy(update={"lines": lines})
 
 
 def _find_line(access: CodeAccess, trace: LaunchTrace | None) -> LineAccess | None:
-    for line in trace.lines if trace is not None else ():
-        if line.line == access.line and line.kind == access.kind:
-            return line
-    return None
+    lines = trace.lines if trace is not None else []
+    same = (n for n in lines if n.line == access.line and n.kind == access.kind)
+    return next(same, None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
-from kernel_profiling.gpus import Gpu
+from kernel_profiling.gpus import KIB, Gpu
 from kernel_profiling.profile import Record
 
 AccessKind = Literal["load", "store", "atomic"]
-L1_BYTES_PER_SM = {80: 192, 86: 128, 87: 192, 89: 128, 90: 256, 100: 256, 120: 128}
+L1_KIB_PER_SM = {80: 192, 86: 128, 87: 192, 89: 128, 90: 256, 100: 256, 120: 128}
 """KiB of L1 and shared memory together, by compute capability (NVIDIA's tuning guides)."""
 L2_SHARE = 0.5
 """Share of the L2 that one launch's data can count on: data reach an SM through the near half of
@@ -123,11 +124,6 @@ class LaunchTrace(Record):
     """Whether whole numbers were read, which may be addresses or decide what is done."""
     failed: str | None = None
 
-    @property
-    def programs(self) -> int:
-        """Programs of the grid."""
-        return self.grid[0] * self.grid[1] * self.grid[2]
-
 
 class AccessTrace(Record):
     """Every launch of one bound call, as far as the interpreter could follow it."""
@@ -141,12 +137,6 @@ class AccessTrace(Record):
     """Why there is no trace, or only a part of one."""
 
 
-def l1_bytes(gpu: Gpu, shared_bytes_per_sm: int) -> int:
-    """Bytes of L1 left on an SM where blocks take so much shared memory."""
-    capability = max((c for c in L1_BYTES_PER_SM if c <= gpu.capability), default=80)
-    return max(L1_BYTES_PER_SM[capability] * 1024 - shared_bytes_per_sm, 16 * 1024)
-
-
 def launch_traffic(
     trace: LaunchTrace, gpu: Gpu, blocks_per_sm: int, shared_bytes: int = 0
 ) -> dict[str, float]:
@@ -155,12 +145,13 @@ def launch_traffic(
     A program's repeated reads hit the L1 where what all blocks of an SM touched in between fits
     there, else the L2 where what all running blocks touched in between fits, else they go to
     memory. What an earlier program read comes from the L2 where the programs between the two fit.
-    Stores go through to the L2 and reach memory once. `dram` is split in `dram_read` and
-    `dram_write`.
+    Stores go through to the L2 and reach memory once. `dram_read` is the part of `dram` that is
+    no store.
     """
-    programs = trace.programs
+    programs = math.prod(trace.grid)
     running = min(programs, gpu.sms * blocks_per_sm)
-    l1_capacity = l1_bytes(gpu, shared_bytes * blocks_per_sm)
+    capability = max((c for c in L1_KIB_PER_SM if c <= gpu.capability), default=80)
+    l1_capacity = max(L1_KIB_PER_SM[capability] * KIB - shared_bytes * blocks_per_sm, 16 * KIB)
     l2_capacity = gpu.l2_bytes * L2_SHARE
     resident = min(blocks_per_sm, -(-programs // gpu.sms))
     asked = sum(item.elements * item.active * item.element_bytes for item in trace.lines)
@@ -197,5 +188,4 @@ def launch_traffic(
         "l2": (first + from_l2 + written) * programs,
         "dram": read + stored,
         "dram_read": read,
-        "dram_write": stored,
     }
