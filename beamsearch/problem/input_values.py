@@ -75,12 +75,9 @@ def draw(
     import torch
 
     values = torch.randn(shape, device=device, dtype=dtype)
-    _SHAPED.get(distribution, _as_drawn)(values)
+    if distribution in _SHAPED:
+        _SHAPED[distribution](values)
     return values
-
-
-def _as_drawn(values: torch.Tensor) -> None:
-    """Standard normal values."""
 
 
 def _tie(values: torch.Tensor) -> None:

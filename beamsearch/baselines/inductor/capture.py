@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from beamsearch.baselines.inductor.decompose import decompositions
 from beamsearch.baselines.process import answer_of
 from beamsearch.errors import BeamsearchError
 from beamsearch.judge.runner.reference import problem_message, read_problem_message
@@ -79,6 +78,8 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
     import torch
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.compile_fx import compile_fx
+
+    from beamsearch.baselines.inductor.decompose import decompositions
 
     table = decompositions() if way == "triton_only" else None
     instance = instantiate(problem, device)
