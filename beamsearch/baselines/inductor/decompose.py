@@ -91,7 +91,7 @@ def taken_apart(
 
 
 def _transposed(
-    x: torch.Tensor, weight: torch.Tensor, how: Convolution, facts: list[tuple[int, ...]]
+    x: torch.Tensor, weight: torch.Tensor, how: Convolution, facts: Sequence[tuple[int, ...]]
 ) -> torch.Tensor:
     shape = [
         (n - 1) * s - 2 * p + d * (k - 1) + extra + 1

@@ -9,13 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from kernel_profiling.compiler.sass import MEMORY_CLASSES, access_bits, instruction_class, operation
 from kernel_profiling.errors import ProfilingError
-from kernel_profiling.profile import CodeAccess, CodeRegion
+from kernel_profiling.profile import AccessKind, CodeAccess, CodeRegion
 
-AccessKind = Literal["load", "store", "atomic"]
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 _LABEL = re.compile(r"^\s*(\.L_x_\d+|\$\S+):")
 _LINE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')

@@ -24,7 +24,6 @@ from kernel_profiling.estimate.interception import (
 )
 from kernel_profiling.estimate.tracer import Enough, Program, Storages, Tracer
 from kernel_profiling.estimate.traffic import (
-    AccessKind,
     AccessTrace,
     LaunchTrace,
     LineAccess,
@@ -38,6 +37,7 @@ from kernel_profiling.estimate.traffic import (
     launch_traffic,
 )
 from kernel_profiling.gpus import SECTOR_BYTES, Gpu
+from kernel_profiling.profile import AccessKind
 
 WORK = 60_000
 """Interpreted work of one launch, in units of one operation, about 25 microseconds."""

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from kernel_profiling.estimate.traffic import AccessKind, Moved, OutputUse
+from kernel_profiling.estimate.traffic import Moved, OutputUse
+from kernel_profiling.profile import AccessKind
 
 PROGRAMS = 64
 """Programs, spread over the grid, whose bytes stand for all; a smaller grid is counted in full."""

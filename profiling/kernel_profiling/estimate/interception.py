@@ -13,7 +13,7 @@ import numpy as np
 from kernel_profiling.compiler.fake_device import TargetDriver, patched
 from kernel_profiling.estimate.interpreter import mend_interpreter
 from kernel_profiling.estimate.tracer import Storages, Tracer
-from kernel_profiling.estimate.traffic import AccessKind
+from kernel_profiling.profile import AccessKind
 
 MOST_CONFIGS = 12
 """Configurations of one autotuner that are launched."""

@@ -14,8 +14,8 @@ import numpy as np
 from kernel_profiling.compiler.statements import statement_starts
 from kernel_profiling.estimate.coverage import Places, Stores
 from kernel_profiling.estimate.interpreter import Count
-from kernel_profiling.estimate.traffic import AccessKind
 from kernel_profiling.gpus import SECTOR_BYTES
+from kernel_profiling.profile import AccessKind
 
 PROGRAM_WORK = 40_000
 """Work after which one program is stopped."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from kernel_profiling.gpus import KIB, Gpu
-from kernel_profiling.profile import Record
+from kernel_profiling.profile import AccessKind, Record
 
-AccessKind = Literal["load", "store", "atomic"]
 L1_KIB_PER_SM = {80: 192, 86: 128, 87: 192, 89: 128, 90: 256, 100: 256, 120: 128}
 """KiB of L1 and shared memory together, by compute capability (NVIDIA's tuning guides)."""
 L2_SHARE = 0.5

@@ -10,13 +10,21 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kernel_profiling.errors import NcuFailed, NcuUnusable
 from kernel_profiling.ncu.report import NO_KERNEL, read_report
-from kernel_profiling.profile import Profile, Record
+from kernel_profiling.profile import Profile
 
 OLDEST = (2023, 3)
 """First Nsight Compute with every option used here and with Hopper's metrics complete."""
@@ -37,7 +45,7 @@ _GRACE_S = 3.0
 """What a stopped profiler gets to take its target down before both are killed."""
 
 
-class Permission(Record):
+class Permission(NamedTuple):
     """Whether this process may read the GPU's performance counters."""
 
     allowed: bool | None
@@ -203,15 +211,10 @@ def profile_command(
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """End what is left of the group, the profiled process included; nothing where all is over."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
+    for sign, grace_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(_GRACE_S if sign == signal.SIGTERM else None)
-        except subprocess.TimeoutExpired:
-            continue
+            process.wait(grace_s)
 
 
 def _raise_cause(said: str, status: int, report: Path, version: str | None) -> None:
@@ -268,19 +271,16 @@ def find_program(name: str, folders: Sequence[str], root: Path = Path("/")) -> P
     return None
 
 
-def ncu_version(ncu: Path | None = None) -> str | None:
+def ncu_version(ncu: Path) -> str | None:
     """The version `ncu` reports, such as 2025.3.1.0; None where it is missing or says none."""
-    program = ncu or find_ncu()
-    if program is None:
-        return None
     try:
         answer = subprocess.run(
-            [str(program), "--version"], capture_output=True, text=True, timeout=30, check=False
+            [str(ncu), "--version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
     version = re.search(r"Version (\d+(?:\.\d+)+)", answer.stdout)
-    return version.group(1) if version else None
+    return version[1] if version else None
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -302,12 +302,12 @@ def check_permission(proc: Path = Path("/proc")) -> Permission:
         return int(found[1], base) if found else None
 
     if not (proc / "driver/nvidia/params").is_file():
-        return Permission(allowed=None, reason="no NVIDIA driver is loaded here")
+        return Permission(None, "no NVIDIA driver is loaded here")
     restricted = number("driver/nvidia/params", r"RmProfilingAdminOnly:\s*(\d+)", 10)
     if restricted is None:
-        return Permission(allowed=None, reason="the driver does not say who may profile")
+        return Permission(None, "the driver does not say who may profile")
     if restricted == 0:
-        return Permission(allowed=True, reason="the driver lets every user profile")
+        return Permission(True, "the driver lets every user profile")
     if (number("self/status", r"CapEff:\s*([0-9a-f]+)", 16) or 0) >> 21 & 1:
-        return Permission(allowed=True, reason="only administrators may profile, and this is one")
-    return Permission(allowed=False, reason=_NO_PERMISSION)
+        return Permission(True, "only administrators may profile, and this is one")
+    return Permission(False, _NO_PERMISSION)
