@@ -34,7 +34,6 @@ from kernel_profiling.estimate.traffic import (
     Reuse,
     Stray,
     TensorUse,
-    launch_traffic,
 )
 from kernel_profiling.gpus import SECTOR_BYTES, Gpu
 from kernel_profiling.profile import AccessKind
@@ -56,7 +55,7 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
     import triton
 
     if not triton.knobs.runtime.interpret:
-        return AccessTrace(gpu=gpu.name, failed="TRITON_INTERPRET was not set before triton loaded")
+        return AccessTrace(failed="TRITON_INTERPRET was not set before triton loaded")
     launches: list[LaunchTrace] = []
     failed: str | None = None
     fills, outputs = Fills(), list[OutputUse]()
@@ -72,22 +71,8 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
             outputs = fills.outputs(result, storages.base)
         except Exception as error:  # noqa: BLE001 - a candidate may raise anything; it is reported
             failed = _say(error)
-    traffic: dict[str, float] = dict.fromkeys(("registers", "l2", "dram"), 0.0)
-    first: dict[str, str | None] = {}
-    for launch in launches:
-        failed = failed or launch.failed
-        if first.setdefault(launch.name, launch.config) != launch.config:
-            continue  # another configuration of the same launch
-        blocks = max(1, gpu.max_warps_per_sm // 2 // launch.num_warps)
-        moved = launch_traffic(launch, gpu, blocks)
-        traffic = {level: size + moved[level] for level, size in traffic.items()}
-    return AccessTrace(
-        gpu=gpu.name,
-        launches=launches,
-        traffic=traffic if launches else {},
-        outputs=outputs,
-        failed=failed,
-    )
+    failed = failed or next((launch.failed for launch in launches if launch.failed), None)
+    return AccessTrace(launches=launches, outputs=outputs, failed=failed)
 
 
 def _trace(launch: InterpretedLaunch) -> LaunchTrace:
@@ -131,7 +116,6 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
     return LaunchTrace(
         name=launch.function.__name__,
         grid=launch.grid,
-        num_warps=launch.num_warps,
         config=launch.config,
         cut_short=cut_short,
         failed=failed,

@@ -27,7 +27,6 @@ class InterpretedLaunch:
     """The kernel; called with `arguments` it interprets the program that was set."""
     arguments: dict[str, Any]
     grid: tuple[int, int, int]
-    num_warps: int
     config: str | None
     """The autotuner's configuration."""
     storages: Storages
@@ -72,11 +71,9 @@ class _Launches:
             }
             sizes = grid(arguments) if callable(grid) else grid
             x, y, z, *_ = (*(int(n) for n in sizes), 1, 1)
-            warps = int(kwargs.get("num_warps", 4))
             self._tell(
                 InterpretedLaunch(
-                    *(function, arguments, (x, y, z), warps),
-                    *(self._config, self.storages, self._share),
+                    function, arguments, (x, y, z), self._config, self.storages, self._share
                 )
             )
         finally:

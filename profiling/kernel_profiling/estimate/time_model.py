@@ -71,6 +71,8 @@ class Work(Record):
     """Blocks an SM holds."""
     dram_bytes: float
     l2_bytes: float
+    lane_bytes: float = 0.0
+    """Asked for by lanes."""
     l1_lines: float
     """128-byte lines touched by all requests of the launch."""
     l1_sectors: float
@@ -100,7 +102,7 @@ def estimate(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> Profile:
         "dram": sum(work.dram_bytes for work in works),
         "l2": sum(work.l2_bytes for work in works),
         "l1": sum(work.l1_sectors for work in works) * SECTOR_BYTES,
-        "registers": trace.traffic.get("registers", 0.0) if trace is not None else 0.0,
+        "registers": sum(work.lane_bytes for work in works),
     }
     return profile.model_copy(
         update={
@@ -198,6 +200,7 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
         resident=resident,
         dram_bytes=traffic["dram"],
         l2_bytes=traffic["l2"] + past * max(traffic["registers"] - traffic["l2"], 0.0),
+        lane_bytes=traffic["registers"],
         l1_lines=lines,
         l1_sectors=sectors,
         instructions=dict(sorted(instructions.items())),

@@ -102,7 +102,6 @@ class LaunchTrace(Record):
 
     name: str
     grid: tuple[int, int, int]
-    num_warps: int
     config: str | None = None
     """The autotuner's configuration that was traced."""
     cut_short: bool = False
@@ -126,10 +125,7 @@ class LaunchTrace(Record):
 class AccessTrace(Record):
     """Every launch of one bound call, as far as the interpreter could follow it."""
 
-    gpu: str
     launches: list[LaunchTrace] = []
-    traffic: dict[str, float] = {}
-    """Bytes of the whole call at `registers`, `l2`, `dram`, at half the warps an SM can hold."""
     outputs: list[OutputUse] = []
     failed: str | None = None
     """Why there is no trace, or only a part of one."""
