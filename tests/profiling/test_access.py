@@ -276,7 +276,7 @@ def test_atomics_on_one_place(traces: dict[str, AccessTrace]) -> None:
 def test_an_endless_program_is_cut_short(traces: dict[str, AccessTrace]) -> None:
     trace = traces["endless"]
     assert trace.failed is None
-    assert trace.launches[0].cut_short
+    assert trace.launches[0].moved is None
 
 
 def test_what_fails_is_told(traces: dict[str, AccessTrace]) -> None:

@@ -13,7 +13,6 @@ from beamsearch.baselines.inductor.generated import (
     FIXED,
     GRIDS,
     MOST_Y,
-    Generated,
     Kernel,
     NotTriton,
     read,
@@ -62,15 +61,15 @@ def check(name, value, shape, stride, dtype):
 def convert(captured: Captured, problem: str) -> str:
     """The source of a kernel file, with `kernel_function`. Raises NotTriton where the compiled code
     is more than launches of Triton kernels, or uses what has no plain form."""
-    generated = read(captured)
+    generated, body = read(captured.code)
     texts = _Texts()
-    kernels = [texts.kernel(kernel) for kernel in generated.kernels.values()]
+    kernels = [texts.kernel(kernel) for kernel in generated.values()]
     summary = f"{problem}: what the compiler made of the reference."
     parts = [HEAD.format(summary=summary, way=captured.way, torch=captured.torch)]
     if texts.libdevice:
         parts[0] += "from triton.language.extra import libdevice\n"
     parts += [*texts.plain(), *texts.helpers.values(), *kernels]
-    parts += [GUARD, _Call(captured, generated).source()]
+    parts += [GUARD, _Call(captured, generated).source(body)]
     source = "\n\n".join(parts)
     parse(source)
     return source
@@ -182,16 +181,15 @@ def _wrapped(head: str, items: list[str], tail: str, indent: str = "") -> str:
 class _Call:
     """The compiled call as `kernel_function`."""
 
-    def __init__(self, captured: Captured, generated: Generated) -> None:
+    def __init__(self, captured: Captured, kernels: dict[str, Kernel]) -> None:
         self._arguments = captured.arguments
         self._configs = captured.kernels
-        self._kernels = generated.kernels
+        self._kernels = kernels
         self._names: dict[str, str] = {}
         """Names of the compiled call -> what they are called here."""
-        self._body = generated.body
         self._inputs = [argument.name for argument in captured.arguments]
 
-    def source(self) -> str:
+    def source(self, body: list[ast.stmt]) -> str:
         """Its text. Raises NotTriton."""
         if not self._inputs:
             raise NotTriton("it takes no tensor")
@@ -200,7 +198,7 @@ class _Call:
             form = [str(own.shape), str(own.stride), f"torch.{own.dtype}"]
             lines.append(_wrapped("check(", [f'"{own.name}"', own.name, *form], ")", "    "))
         lines += [f"    device = {self._inputs[0]}.device"]
-        for statement in self._body:
+        for statement in body:
             lines += self._statement(statement)
         return "\n".join(lines) + "\n"
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from beamsearch.records.captured import Captured
 from kernel_profiling.syntax import parse
 
 GRIDS = {
@@ -61,18 +60,12 @@ class Kernel:
         return [a.arg for a in self.function.args.args if a.annotation is not None]
 
 
-@dataclass(frozen=True)
-class Generated:
-    """The parts of a module."""
+def read(code: str) -> tuple[dict[str, Kernel], list[ast.stmt]]:
+    """The kernels of a module, and the statements of its call, those under its device guard too.
 
-    kernels: dict[str, Kernel]
-    body: list[ast.stmt]
-    """Statements of the compiled call, those under its device guard included."""
-
-
-def read(captured: Captured) -> Generated:
-    """The module's kernels and call. Raises NotTriton."""
-    tree = parse(captured.code)
+    Raises NotTriton.
+    """
+    tree = parse(code)
     kernels = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -91,7 +84,7 @@ def read(captured: Captured) -> Generated:
         raise NotTriton(f"it calls the library for {', '.join(library)}")
     if not kernels:
         raise NotTriton("it launches no kernel")
-    return Generated(kernels, body)
+    return kernels, body
 
 
 def _unguarded(body: list[ast.stmt]) -> Iterator[ast.stmt]:

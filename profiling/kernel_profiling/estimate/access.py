@@ -83,7 +83,6 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
     tracer = Tracer(launch.function.__code__.co_filename, launch.storages.sizes)
     limit = WORK * launch.share
     programs: dict[int, Program] = {}
-    cut_short = False
     failed: str | None = None
     moved: list[Moved] | None = None
     builder = interpreter.interpreter_builder
@@ -105,8 +104,7 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
                 run(number, weight)
             moved = _moved(run, tracer, dict(programs), x * y * z, limit)
         except Exception as error:  # noqa: BLE001 - the interpreter has gaps; they are reported
-            cut_short = _is_enough(error)
-            failed = None if cut_short else _say(error)
+            failed = None if _is_enough(error) else _say(error)
     total = sum(program.weight for program in programs.values()) or 1.0
     reuse: dict[int, float] = defaultdict(float)
     for program in programs.values():
@@ -117,7 +115,6 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
         name=launch.function.__name__,
         grid=launch.grid,
         config=launch.config,
-        cut_short=cut_short,
         failed=failed,
         lines=_lines(tracer, total),
         loops={line: n / total for line, n in sorted(tracer.turns.items())},

@@ -25,8 +25,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_profiling.compiler.occupancy import blocks_per_sm
-from kernel_profiling.estimate.requests import pair_launches, touched, with_requests
-from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, launch_traffic
+from kernel_profiling.estimate.traffic import (
+    AccessTrace,
+    LaunchTrace,
+    launch_traffic,
+    pair_launches,
+    touched,
+    with_requests,
+)
 from kernel_profiling.gpus import SECTOR_BYTES, Gpu
 from kernel_profiling.profile import CodeRegion, Launch, Profile, Record
 

@@ -104,11 +104,11 @@ class _Values:
         """A metric's value; None where the report lacks it."""
         return self.action[name].value() if name in self.names else None
 
-    def number(self, name: str) -> float | None:
-        """None also where it is no number."""
-        value = self.get(name)
-        known = isinstance(value, int | float) and math.isfinite(value)
-        return float(value) if known else None
+    def number(self, *names: str) -> float | None:
+        """The first of these metrics that is a number."""
+        values = (self.get(name) for name in names)
+        numbers = (float(v) for v in values if isinstance(v, int | float) and math.isfinite(v))
+        return next(numbers, None)
 
     def whole(self, *names: str) -> int | None:
         """The sum, as a whole number; None where one is missing."""
@@ -125,7 +125,9 @@ def _launch(values: _Values, kernels: Collection[str] | None) -> Launch:
     action = values.action
     instructions = read_instructions(action)
     file = kernel_file(instructions)
-    metrics = _metrics(values) | _derived(values, instructions)
+    known = {metric.name: (values.number(*metric.ncu), metric.scale) for metric in METRICS}
+    metrics = {name: n * scale for name, (n, scale) in known.items() if n is not None}
+    metrics |= _derived(values, instructions)
     sources = action.source_files()
     text = sources[file] if file and sources and file in sources else ""
     mix = Counter(i.kind for i in instructions if i.sass)
@@ -154,15 +156,6 @@ def _launch(values: _Values, kernels: Collection[str] | None) -> Launch:
         rules=list(_rules(action)),
         fingerprint=_fingerprint(values, instructions) if instructions else None,
     )
-
-
-def _metrics(values: _Values) -> dict[str, float]:
-    found = {}
-    for metric in METRICS:
-        numbers = [number for name in metric.ncu if (number := values.number(name)) is not None]
-        if numbers:
-            found[metric.name] = numbers[0] * metric.scale
-    return found
 
 
 def _derived(values: _Values, instructions: list[Instruction]) -> dict[str, float]:
