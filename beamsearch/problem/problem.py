@@ -61,22 +61,21 @@ class Problem:
         raise ProblemError(f"unknown precision {precision!r}; {names}")
 
 
-def list_problems(folder: Path | None = None) -> list[str]:
+def list_problems() -> list[str]:
     """Names of the problems that come with the project."""
-    root = folder or data_folder("problems")
-    return sorted(path.parent.name for path in root.glob("*/problem.py"))
+    return sorted(path.parent.name for path in data_folder("problems").glob("*/problem.py"))
 
 
-def find_problem(name: str, folder: Path | None = None) -> Problem:
+def find_problem(name: str) -> Problem:
     """A problem by full name, unique part of its name, folder or file.
 
     Raises ProblemError where it is unknown or ambiguous, with the near names.
     """
-    root = folder or data_folder("problems")
+    root = data_folder("problems")
     for path in (Path(name), Path(name) / "problem.py", root / name / "problem.py"):
         if path.is_file():
             return read_problem(path)
-    names = list_problems(root)
+    names = list_problems()
     found = [n for n in names if name and n.lower().startswith(name.lower())]
     found = found or [n for n in names if name and name.lower() in n.lower()]
     if len(found) == 1:
