@@ -1,8 +1,8 @@
-"""One thing wrong with one launch, and the words that all diagnoses share."""
+"""One thing wrong with a launch or a call, and the words that all diagnoses share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kernel_profiling.findings.budget import Case
@@ -11,21 +11,26 @@ from kernel_profiling.profile import FindingKind, LineCounters
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A finding about one launch, its bound still that launch's alone."""
+    """A finding to be; about one launch, its bound is still that launch's alone."""
 
     kind: FindingKind
     title: str
     evidence: list[str]
     gain: float
     advice: str
-    lines: Sequence[LineCounters] = ()
+    lines: Sequence[int] = ()
     near: bool = False
-    """Worth saying though its bound is low: the unit concerned is nearly the busiest."""
+    """Worth saying though its bound is low, as where the unit concerned is nearly the busiest."""
 
 
 def counted(case: Case) -> str:
     """What is known of instructions: how often they ran, or that they are there."""
     return "executed" if case.measured else "static"
+
+
+def numbers(lines: Iterable[LineCounters]) -> list[int]:
+    """The lines by number."""
+    return [line.line for line in lines]
 
 
 def access(line: LineCounters) -> str:
@@ -43,7 +48,5 @@ def access(line: LineCounters) -> str:
 
 def where(lines: Sequence[LineCounters]) -> str:
     """The first lines by number."""
-    numbers = [str(line.line) for line in lines[:4]]
-    if not numbers:
-        return "no known line"
-    return ("line " if len(numbers) == 1 else "lines ") + ", ".join(numbers)
+    named = ", ".join(map(str, numbers(lines[:4])))
+    return f"line{'s' if len(lines) > 1 else ''} {named}" if lines else "no known line"

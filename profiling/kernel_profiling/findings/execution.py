@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_profiling.findings.budget import UNITS, Budget, Case, integer_shares, line_shares
-from kernel_profiling.findings.diagnosis import Diagnosis, counted, where
+from kernel_profiling.findings.diagnosis import Diagnosis, counted, numbers, where
 from kernel_profiling.findings.memory_use import occupancy_gain, spills_matter
 from kernel_profiling.profile import FindingKind, Launch
 
@@ -48,7 +48,7 @@ def integer_overhead(case: Case, launch: Launch, budget: Budget) -> Diagnosis | 
         "Make shapes, strides and window sizes constexpr so that divisions and masks fold away; "
         "put indices on the grid instead of dividing a flat one; keep offsets 32-bit where they "
         "fit; hoist addresses out of loops; reuse one address for several elements.",
-        dividing + [line for line in heavy if line not in dividing],
+        numbers(dividing + [line for line in heavy if line not in dividing]),
     )
 
 
@@ -76,7 +76,7 @@ def instruction_issue(case: Case, launch: Launch, budget: Budget) -> Diagnosis |
         budget.gain(factors),
         "Do more with each instruction: wider loads, packed or matrix arithmetic, values reused in "
         "registers over several outputs, loops unrolled.",
-        lines,
+        numbers(lines),
     )
 
 
@@ -120,7 +120,7 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
         1 / max(peak, 1e-3),
         "Have more in flight: several independent loads before the first use, software pipelining "
         "(num_stages), more work per program, or more warps on an SM.",
-        stalled,
+        numbers(stalled),
     )
 
 
@@ -172,5 +172,5 @@ def synchronisation(case: Case, launch: Launch, budget: Budget) -> Diagnosis | N
         gain,
         "Fewer barriers: reduce once after the loop instead of in it, use fewer warps a block, or "
         "let more blocks share an SM so that another one works meanwhile.",
-        lines,
+        numbers(lines),
     )

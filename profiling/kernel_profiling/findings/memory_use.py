@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_profiling.findings.budget import ARITHMETIC, UNITS, Budget, Case, line_shares
-from kernel_profiling.findings.diagnosis import Diagnosis, access, counted, where
+from kernel_profiling.findings.diagnosis import Diagnosis, access, counted, numbers, where
 from kernel_profiling.profile import FindingKind, Launch
 
 VECTOR_BITS = 128
@@ -49,7 +49,7 @@ def uncoalesced(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
         "Let neighbouring lanes touch neighbouring elements of the fastest dimension: order the "
         "block's indices so, keep the accesses of one load on consecutive elements, or load whole "
         "rows and pick from them in registers.",
-        bad,
+        numbers(bad),
         near=budget.is_near("l1"),
     )
 
@@ -93,7 +93,7 @@ def narrow_access(case: Case, launch: Launch, budget: Budget) -> Diagnosis | Non
         "Give each lane consecutive elements: make innermost strides and sizes constexpr, let "
         "offsets be provably contiguous and aligned (tl.max_contiguous, tl.multiple_of), keep "
         "masks constant over a vector, or load a wider tile once and reuse it.",
-        narrow,
+        numbers(narrow),
     )
 
 
@@ -126,7 +126,7 @@ def masked_lanes(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None
         return None
     units = [unit for unit in UNITS if unit not in {"dram", "l2"}]
     gain = budget.gain(dict.fromkeys(units, max(fraction, 1e-3)))
-    return Diagnosis(FindingKind.DIVERGENCE, title, evidence, gain, advice, lines)
+    return Diagnosis(FindingKind.DIVERGENCE, title, evidence, gain, advice, numbers(lines))
 
 
 def occupancy_gain(case: Case, budget: Budget, share: float) -> float:
@@ -182,7 +182,7 @@ def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
         gain,
         "Keep fewer values live: smaller blocks, fewer unrolled iterations, more warps for the "
         "same block, values recomputed instead of kept.",
-        lines,
+        numbers(lines),
         near=True,
     )
 
@@ -207,7 +207,7 @@ def bank_conflicts(case: Case, launch: Launch, budget: Budget) -> Diagnosis | No
         gain,
         "Change what the lanes of a warp address at once: another order of dimensions, a padded or "
         "swizzled layout, a reduction or transposition along the other axis.",
-        lines,
+        numbers(lines),
     )
 
 
@@ -242,5 +242,5 @@ def atomics(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
         gain,
         "Reduce within the block first and add once a block, spread the sums over several "
         "addresses, or write partial results and add them in a second launch.",
-        lines,
+        numbers(lines),
     )
