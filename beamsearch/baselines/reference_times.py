@@ -32,17 +32,17 @@ def measure_baselines(
 ) -> Baselines:
     """Times of the reference in this visit, beside the input kernel; `compare` takes them.
 
-    Measured once and kept for the same GPU, driver, torch, triton, problem, dtype and rule of
-    precision, where the GPU is one of this machine. Kept times come from another visit: they
+    Measured once and cached for the same GPU, driver, torch, triton, problem, dtype and rule of
+    precision, where the GPU is one of this machine. Cached times come from another visit: they
     are scaled by the input kernel's time now over its time then, and carry the visit of now.
     """
     path = cache_file(problem, machine, input_source) if machine.measures else None
-    kept = read_cached(path, Baselines) if path is not None else None
+    cached = read_cached(path, Baselines) if path is not None else None
     anchor = Subject(name=ANCHOR, source=input_source)
-    if kept is not None and kept.anchor is not None:
+    if cached is not None and cached.anchor is not None:
         now = compare(CompareJob(subjects=[anchor])).measurements.get(ANCHOR)
         if now is not None:
-            return rescale(kept, now)
+            return rescale(cached, now)
     comparison = compare(CompareJob(subjects=[*baseline_subjects(), anchor]))
     baselines = Baselines.of(comparison, ANCHOR)
     if path is not None and not baselines.absent:
@@ -50,18 +50,18 @@ def measure_baselines(
     return baselines
 
 
-def rescale(kept: Baselines, now: Measurement) -> Baselines:
+def rescale(cached: Baselines, now: Measurement) -> Baselines:
     """Baselines of another visit as they would be in this one, by the anchor timed in both."""
-    assert kept.anchor is not None
-    factor = now.time_ms / kept.anchor.time_ms
+    assert cached.anchor is not None
+    factor = now.time_ms / cached.anchor.time_ms
     scaled: dict[str, Measurement] = {}
     for name in BASELINES:
-        then: Measurement | None = getattr(kept, name)
+        then: Measurement | None = getattr(cached, name)
         if then is not None and then.p20_ms is not None and then.p80_ms is not None:
             times = {"time_ms": then.time_ms, "p20_ms": then.p20_ms, "p80_ms": then.p80_ms}
             update = {which: time * factor for which, time in times.items()}
             scaled[name] = then.model_copy(update={**update, "visit": now.visit})
-    return Baselines.model_validate(scaled | {"anchor": now, "rescaled_from": kept.anchor.visit})
+    return Baselines.model_validate(scaled | {"anchor": now, "rescaled_from": cached.anchor.visit})
 
 
 def cache_file(problem: Problem, machine: Machine, input_source: str) -> Path:
