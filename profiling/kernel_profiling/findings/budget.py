@@ -131,6 +131,8 @@ class Case:
     """Of the call's time, by launch; equal parts where durations are missing."""
     gpu: Gpu | None
     """The profile's, where it is a known one."""
+    kernels_ms: float | None
+    """The sum of the launches' durations, where all are known."""
 
     @property
     def measured(self) -> bool:
@@ -168,16 +170,16 @@ class Case:
 def make_case(profile: Profile, floor: Floor | None, time_ms: float | None) -> Case:
     """Budgets and shares of every launch."""
     launches = profile.launches
-    whole = sum(launch.duration_us or 0.0 for launch in launches) / 1e3
     known = all(launch.duration_us is not None for launch in launches)
-    time = time_ms or (whole if known else 0.0) or profile.modelled_ms
+    whole = sum(launch.duration_us or 0.0 for launch in launches) / 1e3 if known else None
+    time = time_ms or whole or profile.modelled_ms
     gpu = known_gpu(profile.gpu)
     if profile.source == "ncu":
         budgets = [_measured(launch, floor) for launch in launches]
     else:
         budgets = [_modelled(profile, floor, time, gpu)] * len(launches)
     shares = [1 / len(launches) if n.share is None else n.share for n in launches]
-    return Case(profile, floor, time, budgets, shares, gpu)
+    return Case(profile, floor, time, budgets, shares, gpu, whole)
 
 
 def known_gpu(name: str) -> Gpu | None:

@@ -114,10 +114,10 @@ def excess_arithmetic(case: Case) -> Diagnosis | None:
     for it, in proportion.
     """
     floor, launches = case.floor, case.profile.launches
-    done = [launch.metrics.get("lane_flops") for launch in launches]
-    if floor is None or not floor.flops or any(flops is None for flops in done):
+    done = [n.metrics["lane_flops"] for n in launches if "lane_flops" in n.metrics]
+    if floor is None or not floor.flops or len(done) < len(launches):
         return None
-    flops = sum(part or 0 for part in done)
+    flops = sum(done)
     ratio = flops / floor.flops
     if ratio < 2 or not _without_matrix_units(case):
         return None
@@ -204,7 +204,7 @@ def many_launches(case: Case) -> Diagnosis | None:
     launches = case.profile.launches
     if len(launches) < 2:
         return None
-    timed = all(launch.duration_us is not None for launch in launches)
+    timed = case.kernels_ms is not None
     gain = case.cap(1 / max(case.shares) if timed else float(len(launches)))
     return Diagnosis(
         FindingKind.MANY_LAUNCHES,
@@ -233,11 +233,8 @@ def time_in_libraries(case: Case) -> Diagnosis | None:
             "Do this work in the Triton kernel.",
             near=True,
         )
-    library = [
-        (launch, share)
-        for launch, share in zip(case.profile.launches, case.shares, strict=True)
-        if not launch.triton
-    ]
+    pairs = zip(case.profile.launches, case.shares, strict=True)
+    library = [(launch, share) for launch, share in pairs if not launch.triton]
     share = sum(part for _, part in library)
     gain = case.cap(1 / max(1 - share, 1e-3))
     return Diagnosis(
@@ -252,11 +249,8 @@ def time_in_libraries(case: Case) -> Diagnosis | None:
 def launch_bound(case: Case, time_ms: float | None) -> Diagnosis | None:
     """The call takes longer than its kernels. Bound: the kernels alone. From a fifth of the call,
     since the profiler's and the timer's caches and clocks differ by up to that on small kernels."""
-    durations = [launch.duration_us for launch in case.profile.launches]
-    if time_ms is None or any(duration is None for duration in durations):
-        return None
-    kernels_ms = sum(duration or 0 for duration in durations) / 1e3
-    if not kernels_ms or time_ms < 1.25 * kernels_ms:
+    kernels_ms = case.kernels_ms
+    if time_ms is None or not kernels_ms or time_ms < 1.25 * kernels_ms:
         return None
     return Diagnosis(
         FindingKind.LAUNCH_BOUND,
