@@ -2,7 +2,7 @@
 
 import pytest
 
-from beamsearch.baselines.reference_times import _kept_file
+from beamsearch.baselines.reference_times import cache_file
 from beamsearch.errors import ProblemError, UsageError
 from beamsearch.gpu.machine import modelled
 from beamsearch.judge.runner.reference import problem_message, read_problem_message
@@ -33,7 +33,7 @@ def test_a_problem_takes_the_rule_to_other_processes_and_to_what_is_kept():
     assert read_problem_message(problem_message(strict)) == strict != problem
     assert strict.with_precision(None) == strict
     here = modelled()
-    assert _kept_file(problem, here, "source") == _kept_file(problem, here, "source")
-    assert _kept_file(problem, here, "source") != _kept_file(strict, here, "source")
+    assert cache_file(problem, here, "source") == cache_file(problem, here, "source")
+    assert cache_file(problem, here, "source") != cache_file(strict, here, "source")
     with pytest.raises(ProblemError, match="reference or strict"):
         problem.with_precision("loose")

@@ -58,9 +58,8 @@ def look(stage: str, names: str, out: Path) -> None:
 
 def works(names: str = "") -> dict[str, list[dict[str, Any]]]:
     """Variant -> what each of its launches has to do, looked at anew."""
-    from kernel_profiling.estimate.requests import pair_launches
     from kernel_profiling.estimate.time_model import work_of
-    from kernel_profiling.estimate.traffic import AccessTrace
+    from kernel_profiling.estimate.traffic import AccessTrace, pair_launches
     from kernel_profiling.gpus import find_gpu
     from kernel_profiling.profile import Profile
 

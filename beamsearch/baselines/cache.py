@@ -1,32 +1,42 @@
-"""Records that outlive a run: measured once for a machine, kept in the cache folder."""
+"""Records that outlive a run: measured once for a machine, in the cache folder."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
 
 from beamsearch.errors import UsageError
 from beamsearch.records.record import R
 from beamsearch.records.trace import read_record, write_record
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+
+def digest_of(*facts: object) -> str:
+    """A file's name for what depends on these facts."""
+    return hashlib.sha256("\0".join(map(str, facts)).encode()).hexdigest()[:24]
 
 
-def read_kept(path: Path, kind: type[R]) -> R | None:
-    """What is kept, or None: a file of an older format or half gone is measured anew."""
-    if not path.is_file():
-        return None
-    try:
+def read_cached(path: Path, kind: type[R]) -> R | None:
+    """None also for a file of an older format or half gone, which is then measured anew."""
+    with suppress(UsageError):
         return read_record(path, kind)
-    except UsageError:
-        return None
+    return None
 
 
-def keep(path: Path, record: BaseModel) -> None:
-    """Keep a record for the next run; where the folder cannot be written nothing is kept, which
-    costs the next run some time and no correctness (`doctor` says so)."""
-    try:
+def write_cached(path: Path, record: BaseModel) -> None:
+    """Where the folder cannot be written nothing is cached, which costs the next run some time and
+    no correctness (`doctor` says so)."""
+    with suppress(UsageError, OSError):
         write_record(path, record)
-    except (UsageError, OSError):
-        return
+
+
+def cached(path: Path, kind: type[R], measure: Callable[[], R]) -> R:
+    """The record in the cache, else what `measure` gives now, which is cached."""
+    record = read_cached(path, kind)
+    if record is None:
+        record = measure()
+        write_cached(path, record)
+    return record

@@ -1,27 +1,30 @@
-"""The floor of a problem on the GPU at hand, and the ceilings that are measured for it."""
+"""The floor of a problem on the GPU at hand, and the ceilings that are measured for it.
+
+`python -m beamsearch.baselines.floor PRODUCTS READ_SHARE DEVICE` measures and prints the ceilings.
+"""
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from beamsearch.baselines.cache import keep, read_kept
+from beamsearch.baselines.cache import cached, read_cached, write_cached
+from beamsearch.baselines.process import answer_of
 from beamsearch.baselines.redundant_work import gives_away
 from beamsearch.errors import BeamsearchError
 from beamsearch.gpu.environment import cache_folder, devices, gpu_state
-from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.machine import Machine
 from beamsearch.gpu.usage import Usage
-from beamsearch.problem.least_work import least_work
+from beamsearch.problem.least_work import LeastWork, least_work
 from beamsearch.problem.problem import Problem
 from beamsearch.records.measurement import Measurement
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kernel_profiling.floor.roofline import Ceilings
-    from kernel_profiling.profile import Floor
+from kernel_profiling.floor.roofline import (
+    Ceilings,
+    corrected_floor,
+    make_floor,
+    measure_ceilings,
+)
+from kernel_profiling.profile import Floor
 
 CEILINGS_TIMEOUT_S = 300.0
 """Measuring takes seconds, compiling its kernels on a slow machine a minute."""
@@ -36,12 +39,10 @@ def measure_floor(problem: Problem, machine: Machine, usage: Usage | None = None
     precision allows (`LeastWork.products`). What no output depends on need not be read, where this
     was seen at the true shapes. Raises BeamsearchError where measuring fails.
     """
-    from kernel_profiling.floor.roofline import make_floor
-
     work = least_work(problem)
     ceilings = None
     if machine.device is not None:
-        ceilings = _ceilings(work.products, _read_share(problem), machine.device, usage)
+        ceilings = _ceilings(work, machine.device, usage)
     given = gives_away(problem, machine.device, usage)
     unused = sum(work.read.get(name, 0) * share for name, share in given.unused.items())
     needed = work.bytes_read - round(unused if given.true_shapes else 0)
@@ -58,8 +59,6 @@ def beaten_floor(problem: Problem, floor: Floor, time: Measurement, machine: Mac
     datasheet allows. A problem that may stay in the L2 says nothing about device memory, and 1% is
     noise.
     """
-    from kernel_profiling.floor.roofline import Ceilings, corrected_floor
-
     if machine.device is None or time.source != "measured":
         return floor
     part, work = machine.gpu, least_work(problem)
@@ -67,59 +66,43 @@ def beaten_floor(problem: Problem, floor: Floor, time: Measurement, machine: Mac
         floor = measure_floor(problem, machine)
     reached = floor.least_bytes / time.time_ms / 1e6
     if floor.least_bytes >= 4 * part.l2_bytes and reached > 1.01 * floor.bandwidth_gb_s:
-        path = _ceilings_file(work.products, _read_share(problem), machine.device)
-        kept = read_kept(path, Ceilings)
-        if kept is not None and kept.bandwidth_gb_s < reached:
-            keep(path, kept.model_copy(update={"bandwidth_gb_s": reached}))
+        path = _ceilings_file(work, machine.device)
+        known = read_cached(path, Ceilings)
+        if known is not None and known.bandwidth_gb_s < reached:
+            write_cached(path, known.model_copy(update={"bandwidth_gb_s": reached}))
             floor = measure_floor(problem, machine)
     return corrected_floor(floor, work.bytes_written, part, time.time_ms)
 
 
-def _read_share(problem: Problem) -> float:
+def _read_share(work: LeastWork) -> str:
     """Share of the least bytes that are read, in hundredths."""
-    work = least_work(problem)
-    return round(work.bytes_read / max(1, work.least_bytes), 2)
+    return f"{work.bytes_read / max(1, work.least_bytes):.2f}"
 
 
-def _ceilings_file(products: str, read_share: float, device: int) -> Path:
+def _ceilings_file(work: LeastWork, device: int) -> Path:
     used = devices()[device]
-    name = f"{used.uuid}-{gpu_state(used.uuid).driver}-{products}-{read_share:.2f}.json"
+    name = f"{used.uuid}-{gpu_state(used.uuid).driver}-{work.products}-{_read_share(work)}.json"
     return cache_folder() / "ceilings" / name
 
 
-def _ceilings(
-    products: str, read_share: float, device: int, usage: Usage | None = None
-) -> Ceilings:
-    """What was kept for this device and driver, else measured now, alone on the GPU."""
-    from kernel_profiling.floor.roofline import Ceilings
+def _ceilings(work: LeastWork, device: int, usage: Usage | None) -> Ceilings:
+    """What is cached for this device and driver, else measured now, alone on the GPU."""
+    command = ["beamsearch.baselines.floor", work.products, _read_share(work), str(device)]
+    uuid = devices()[device].uuid
+    try:
+        return cached(
+            _ceilings_file(work, device),
+            Ceilings,
+            lambda: answer_of(command, Ceilings, CEILINGS_TIMEOUT_S, uuid, usage=usage),
+        )
+    except BeamsearchError as error:
+        raise BeamsearchError(
+            f"this GPU's rates cannot be measured: {error}; see with "
+            "`python -m beamsearch doctor` who else uses it"
+        ) from error
 
-    path = _ceilings_file(products, read_share, device)
-    kept = read_kept(path, Ceilings)
-    if kept is not None:
-        return kept
-    # In a process of its own, so that this one never holds the GPU.
-    code = (
-        "import beamsearch\n"  # which finds the package in a checkout
-        "from kernel_profiling.floor.roofline import measure_ceilings\n"
-        f"print(measure_ceilings({products!r}, {read_share!r}, {device}).model_dump_json())"
-    )
-    with Lane(devices()[device].uuid, usage=usage).held():
-        try:
-            done = subprocess.run(
-                [sys.executable, "-c", code],
-                capture_output=True,
-                text=True,
-                timeout=CEILINGS_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise BeamsearchError(
-                f"measuring this GPU's rates took over {CEILINGS_TIMEOUT_S:.0f} s; see with "
-                "`python -m beamsearch doctor` who else uses it"
-            ) from error
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise BeamsearchError(f"this GPU's rates cannot be measured: {last}")
-    ceilings = Ceilings.model_validate_json(done.stdout.splitlines()[-1])
-    keep(path, ceilings)
-    return ceilings
+
+if __name__ == "__main__":
+    products, read_share, device = sys.argv[1:]
+    ceilings = measure_ceilings(products, float(read_share), int(device))
+    sys.stdout.write(ceilings.model_dump_json() + "\n")

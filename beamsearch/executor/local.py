@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel
 
-from beamsearch.baselines.inductor.process import compile_reference
+from beamsearch.baselines.inductor.capture import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.sandbox.homes import remove

@@ -41,7 +41,7 @@ from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import Comparison, Judgement, Subject, Sweep
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
-from kernel_profiling.errors import NcuMissing, NcuPermission, NcuTooOld, ProfilingError
+from kernel_profiling.errors import NcuUnusable, ProfilingError
 from kernel_profiling.profile import Profile
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class MeasuringJudge(GpuSession):
                     profile = self._profilers.profile(path, form)
             except ProfilingError as error:
                 note = str(error)
-                if isinstance(error, NcuMissing | NcuPermission | NcuTooOld):
+                if isinstance(error, NcuUnusable):
                     self._no_ncu = note  # it will not get better
         if note is not None:
             profile = form.compiled.profile

@@ -14,6 +14,7 @@ from beamsearch.judge.sandbox.interpreter import TooMuchWork
 from beamsearch.judge.sandbox.races import Race
 from beamsearch.problem.kernel import check_source
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
+from kernel_profiling.errors import one_line
 
 Answer = TypeVar("Answer")
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -189,12 +190,6 @@ def fault_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejec
         return Rejected(Outcome.INVALID, stage, reason)
     reason = f"{what}: raises {kind}{at}: {one_line(message)}"
     return Rejected(Outcome.CRASHED, stage, reason, raised=True)
-
-
-def one_line(text: str, limit: int = 600) -> str:
-    """The text on one line; of a long one its beginning and its end, where the error is."""
-    text = " ".join(text.split())
-    return text if len(text) <= limit else f"{text[: limit // 3]} … {text[-2 * limit // 3 :]}"
 
 
 def number_in(told: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -75,12 +76,9 @@ def draw(
     import torch
 
     values = torch.randn(shape, device=device, dtype=dtype)
-    _SHAPED.get(distribution, _as_drawn)(values)
+    if distribution in _SHAPED:
+        _SHAPED[distribution](values)
     return values
-
-
-def _as_drawn(values: torch.Tensor) -> None:
-    """Standard normal values."""
 
 
 def _tie(values: torch.Tensor) -> None:
@@ -97,11 +95,8 @@ def _rise(values: torch.Tensor) -> None:
             values += line.view(size, *[1] * (values.dim() - dimension - 1))
 
 
-def _scale(by_dtype: dict[str, float], usual: float) -> Callable[[torch.Tensor], None]:
-    def scale(values: torch.Tensor) -> None:
-        values *= by_dtype.get(str(values.dtype).removeprefix("torch."), usual)
-
-    return scale
+def _scale(values: torch.Tensor, by_dtype: dict[str, float], usual: float) -> None:
+    values *= by_dtype.get(str(values.dtype).removeprefix("torch."), usual)
 
 
 def _strew(values: torch.Tensor) -> None:
@@ -132,17 +127,33 @@ def _infinite(values: torch.Tensor) -> None:
 
 
 def _minus_infinite(values: torch.Tensor) -> None:
+    """One run in each row of the last dimension, of any length but never the whole row.
+
+    Half of the runs begin with the row: there a kernel that goes through it block by block finds
+    its first block, whatever its size, without a single number.
+    """
     import torch
 
-    values.masked_fill_(_runs(tuple(values.shape), values.device), -torch.inf)
+    shape, device = tuple(values.shape), values.device
+    size = shape[-1] if shape else 1
+    rows = (*shape[:-1], 1)
+    length = (torch.rand(rows, device=device) * size).long().clamp_(max=max(0, size - 1))
+    start = (torch.rand(rows, device=device) * (size - length + 1)).long()
+    start.masked_fill_(torch.rand(rows, device=device) < 0.5, 0)
+    index = torch.arange(size, device=device)
+    values.masked_fill_(((index >= start) & (index < start + length)).view(shape), -torch.inf)
 
 
 def _far_below(values: torch.Tensor) -> None:
+    """One place for each index of the first dimension of several: a whole image or head lies far
+    below zero, along whatever dimension a problem reduces it."""
     import torch
 
     low, high = FAR_BELOW
-    rows = torch.rand(_first(tuple(values.shape)), device=values.device, dtype=values.dtype)
-    values.mul_(FAR_BELOW_SPREAD).add_(rows * (high - low) + low)
+    shape = tuple(values.shape)
+    rows = (*(shape[:1] if len(shape) > 1 else ()), *[1] * len(shape))[: len(shape)]
+    places = torch.rand(rows, device=values.device, dtype=values.dtype) * (high - low) + low
+    values.mul_(FAR_BELOW_SPREAD).add_(places)
 
 
 def _no_numbers(values: torch.Tensor) -> None:
@@ -158,9 +169,9 @@ _SHAPED: dict[Distribution, Callable[[torch.Tensor], None]] = {
     "ties": _tie,
     "outliers": _strew,
     "rising": _rise,
-    "large": _scale(LARGE, 2.0**10),
-    "huge": _scale(HUGE, 2.0**20),
-    "tiny": _scale({}, TINY),
+    "large": partial(_scale, by_dtype=LARGE, usual=2.0**10),
+    "huge": partial(_scale, by_dtype=HUGE, usual=2.0**20),
+    "tiny": partial(_scale, by_dtype={}, usual=TINY),
     "denormal": _subnormal,
     "infinite": _infinite,
     "minus_infinite": _minus_infinite,
@@ -168,30 +179,6 @@ _SHAPED: dict[Distribution, Callable[[torch.Tensor], None]] = {
     NOT_A_NUMBER: _no_numbers,
 }
 """What is made of standard normal values, in place."""
-
-
-def _first(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """One number for each index of the first dimension of several: a whole image or head lies far
-    below zero, along whatever dimension a problem reduces it."""
-    return (*shape[:1], *(1 for _ in shape[1:])) if len(shape) > 1 else (1,) * len(shape)
-
-
-def _runs(shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-    """One run in each row of the last dimension, of any length but never the whole row.
-
-    Half of the runs begin with the row: there a kernel that goes through it block by block finds
-    its first block, whatever its size, without a single number.
-    """
-    import torch
-
-    size = shape[-1] if shape else 1
-    rows = (*shape[:-1], 1)
-    length = (torch.rand(rows, device=device) * size).long().clamp_(max=max(0, size - 1))
-    start = (torch.rand(rows, device=device) * (size - length + 1)).long()
-    start.masked_fill_(torch.rand(rows, device=device) < 0.5, 0)
-    index = torch.arange(size, device=device)
-    mask = (index >= start) & (index < start + length)
-    return mask.view(shape)
 
 
 def vary_constants(model: torch.nn.Module) -> None:

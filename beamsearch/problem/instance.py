@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,12 +126,11 @@ def call_arguments(
     hyper: dict[str, Any] = {}
     for path, part in model.named_modules():
         for name, value in vars(part).items():
-            if name.startswith("_") or name == "training" or not _is_plain(value):
-                continue
-            hyper[f"{path}.{name}" if path else name] = value
+            if not name.startswith("_") and name != "training" and _is_plain(value):
+                hyper[f"{path}.{name}" if path else name] = value
     for name, value in _by_dotted_name(hyper).items():
         values.setdefault(name, value)
-    parameters = [p for p in inspect.signature(type(model).__init__).parameters if p != "self"]
+    parameters = list(inspect.signature(type(model).__init__).parameters)[1:]
     for name, value in zip(parameters, init, strict=False):
         values.setdefault(name, value)
     return CallArguments(values=values, forward=forward, init=init, state=state)
@@ -139,12 +139,10 @@ def call_arguments(
 def _by_dotted_name(items: Mapping[str, Any]) -> dict[str, Any]:
     """Each item under its dotted name with `_`, and under the last part where that is unique."""
     named = {name.replace(".", "_"): value for name, value in items.items()}
-    last = [name.rsplit(".", 1)[-1] for name in items]
-    for name, value in items.items():
-        short = name.rsplit(".", 1)[-1]
-        if last.count(short) == 1:
-            named.setdefault(short, value)
-    return named
+    last = Counter(name.rpartition(".")[2] for name in items)
+    short = {name.rpartition(".")[2]: value for name, value in items.items()}
+    unique = {name: value for name, value in short.items() if last[name] == 1}
+    return named | unique | named
 
 
 def _is_plain(value: Any) -> bool:

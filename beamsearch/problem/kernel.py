@@ -95,10 +95,8 @@ def _bare(source: str) -> ast.Module:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
             continue
-        if node.body and isinstance(node.body[0], ast.Expr):
-            value = node.body[0].value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                node.body = node.body[1:] or [ast.Pass()]
+        if ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
     return tree
 
 
@@ -110,8 +108,8 @@ def _told(node: object) -> str:
     """A syntax tree in words. Not `ast.dump`: later Pythons know more fields, which it prints
     though they are empty, and leave out others."""
     if isinstance(node, ast.JoinedStr):  # some Pythons end a format with an empty text
-        texts = (part for part in node.values if not _is_empty_text(part))
-        return f"JoinedStr([{', '.join(map(_told, texts))}])"
+        texts = [_told(part) for part in node.values if getattr(part, "value", None) != ""]
+        return f"JoinedStr([{', '.join(texts)}])"
     if isinstance(node, ast.AST):
         fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
         parts = [f"{name}={_told(value)}" for name, value in sorted(fields) if name != "kind"]
@@ -121,10 +119,6 @@ def _told(node: object) -> str:
     if isinstance(node, list):
         return f"[{', '.join(map(_told, node))}]"
     return repr(node)
-
-
-def _is_empty_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == ""
 
 
 def alike(one: str, other: str) -> bool:
@@ -144,21 +138,19 @@ def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
     if function is None:
         return _bind_model(module, arguments)
     placed = bound_by_position(module, arguments)
-    bound: dict[str, Any] = {}
+    values: dict[str, Any] = dict(arguments.values)
     positional: list[Any] = []
-    for name, parameter in _parameters(function).items():
-        known = placed.get(name, name)
-        if known not in arguments.values:
-            continue
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            positional.append(arguments.values[known])
-        else:
-            bound[name] = arguments.values[known]
+    bound: dict[str, Any] = {}
     kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
     if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds:
-        placed_first = {n for n, p in _parameters(function).items() if p.kind is p.POSITIONAL_ONLY}
-        others = {n: v for n, v in arguments.values.items() if n not in placed_first}
-        bound = others | bound
+        bound |= values
+    for name, parameter in _parameters(function).items():
+        known = placed.get(name, name)
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            bound.pop(name, None)
+            positional += [values[known]] if known in values else []
+        elif known in values:
+            bound[name] = values[known]
     return lambda: function(*positional, **bound)
 
 
@@ -215,22 +207,12 @@ def _bind_model(module: ModuleType, arguments: CallArguments) -> Callable[[], An
     for name, tensor in own.items():
         given = arguments.state.get(name)
         if given is None or given.shape != tensor.shape:
-            have = (
-                ", ".join(f"{key} {tuple(t.shape)}" for key, t in arguments.state.items()) or "none"
-            )
+            have = [f"{key} {tuple(t.shape)}" for key, t in arguments.state.items()]
             raise KernelError(
                 f"ModelNew's `{name}` {tuple(tensor.shape)} has no counterpart in the reference; "
-                f"it has {have}"
+                f"it has {', '.join(have) or 'none'}"
             )
-        _replace(model, name, given)
+        owner, _, last = name.rpartition(".")
+        part = model.get_submodule(owner)  # whatever device either tensor is on
+        (part._parameters if last in part._parameters else part._buffers)[last] = given
     return lambda: model(*inputs)
-
-
-def _replace(model: Any, path: str, given: Any) -> None:
-    """Put another tensor in a parameter's or buffer's place, whatever device either is on."""
-    owner, _, name = path.rpartition(".")
-    module = model.get_submodule(owner)
-    if name in module._parameters:
-        module._parameters[name] = given
-    else:
-        module._buffers[name] = given

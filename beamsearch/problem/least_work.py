@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from beamsearch.errors import ProblemError
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -56,21 +52,15 @@ def least_work(problem: Problem) -> LeastWork:
             "results are equal: draw them in get_inputs, or end __init__ with `self.eval()`"
         )
     in_tf32 = by_default.seen and problem.dtype == "float32" and problem.precision == "reference"
-    tensors = {
-        name: value
-        for name, value in zip(instance.arguments.forward, instance.inputs, strict=True)
-        if isinstance(value, torch.Tensor)
-    }
-    read = {
-        name: t.numel() * t.element_size()
-        for name, t in (tensors | dict(instance.arguments.state)).items()
-    }
-    outputs = [t for t in (output if isinstance(output, tuple | list) else [output])]
+    named = zip(instance.arguments.forward, instance.inputs, strict=True)
+    inputs = {name: value for name, value in named if isinstance(value, torch.Tensor)}
+    read = {name: t.nbytes for name, t in (inputs | dict(instance.arguments.state)).items()}
+    outputs = output if isinstance(output, tuple | list) else [output]
     return LeastWork(
         bytes_read=sum(read.values()),
-        bytes_written=sum(t.numel() * t.element_size() for t in outputs),
+        bytes_written=sum(t.nbytes for t in outputs),
         flops=int(counter.get_total_flops()),
-        input_shapes={name: tuple(t.shape) for name, t in tensors.items()},
+        input_shapes={name: tuple(t.shape) for name, t in inputs.items()},
         output_shape=tuple(outputs[0].shape),
         read=read,
         products="tf32" if in_tf32 else problem.dtype,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from beamsearch.errors import ProblemError
 from beamsearch.paths import data_folder
 from beamsearch.settings import Precision
 from kernel_profiling.syntax import parse
 
-if TYPE_CHECKING:
-    pass
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 REQUIRED = ("Model", "get_inputs", "get_init_inputs")
 
@@ -63,29 +61,23 @@ class Problem:
         raise ProblemError(f"unknown precision {precision!r}; {names}")
 
 
-def list_problems(folder: Path | None = None) -> list[str]:
+def list_problems() -> list[str]:
     """Names of the problems that come with the project."""
-    root = folder or data_folder("problems")
-    return sorted(path.parent.name for path in root.glob("*/problem.py"))
+    return sorted(path.parent.name for path in data_folder("problems").glob("*/problem.py"))
 
 
-def find_problem(name: str, folder: Path | None = None) -> Problem:
+def find_problem(name: str) -> Problem:
     """A problem by full name, unique part of its name, folder or file.
 
     Raises ProblemError where it is unknown or ambiguous, with the near names.
     """
-    root = folder or data_folder("problems")
-    path = Path(name)
-    if path.is_file():
-        return read_problem(path)
-    if (path / "problem.py").is_file():
-        return read_problem(path / "problem.py")
-    names = list_problems(root)
-    if name in names:
-        return read_problem(root / name / "problem.py")
-    found = [n for n in names if n.lower().startswith(name.lower())] if name else []
-    if len(found) != 1 and name:
-        found = found or [n for n in names if name.lower() in n.lower()]
+    root = data_folder("problems")
+    for path in (Path(name), Path(name) / "problem.py", root / name / "problem.py"):
+        if path.is_file():
+            return read_problem(path)
+    names = list_problems()
+    found = [n for n in names if name and n.lower().startswith(name.lower())]
+    found = found or [n for n in names if name and name.lower() in n.lower()]
     if len(found) == 1:
         return read_problem(root / found[0] / "problem.py")
     if found:
@@ -119,11 +111,9 @@ def load_module(problem: Problem) -> ModuleType:
         tree = parse(problem.source, filename=str(problem.path))
     except SyntaxError as error:
         raise ProblemError(f"{problem.path} does not parse: {error}") from error
-    for node in _size_assignments(tree):
-        target = node.targets[0]
-        assert isinstance(target, ast.Name)
-        if target.id in problem.sizes:
-            node.value = ast.copy_location(ast.Constant(problem.sizes[target.id]), node.value)
+    for name, node in assignments(tree):
+        if name in problem.sizes:
+            node.value = ast.copy_location(ast.Constant(problem.sizes[name]), node.value)
     module = ModuleType(f"problem_{problem.name}")
     module.__file__ = str(problem.path)
     try:
@@ -135,12 +125,7 @@ def load_module(problem: Problem) -> ModuleType:
     return module
 
 
-def _size_assignments(tree: ast.Module) -> Iterator[ast.Assign]:
-    """Module-level `name = <integer>` and `name = <integer expression>`, in order."""
-    for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and len(node.targets) == 1
-            and isinstance(node.targets[0], ast.Name)
-        ):
-            yield node
+def assignments(tree: ast.Module) -> list[tuple[str, ast.Assign]]:
+    """Every `name = value` of a module."""
+    nodes = (node for node in tree.body if isinstance(node, ast.Assign) and len(node.targets) == 1)
+    return [(n.targets[0].id, n) for n in nodes if isinstance(n.targets[0], ast.Name)]

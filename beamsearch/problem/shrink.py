@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from beamsearch.errors import ProblemError
 from beamsearch.problem.instance import instantiate
-from beamsearch.problem.problem import Problem, _size_assignments, load_module
+from beamsearch.problem.problem import Problem, assignments, load_module
 from kernel_profiling.syntax import parse
-
-if TYPE_CHECKING:
-    pass
 
 SMOKE_ELEMENTS = 6_000
 """Elements of inputs and outputs a shrunk problem may have. The interpreter takes about 10 ms for a
@@ -63,14 +58,10 @@ def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
 
 
 def integer_sizes(problem: Problem) -> dict[str, int]:
+    """Module-level integers by name, in order."""
     module = load_module(problem)
-    names = [
-        node.targets[0].id
-        for node in _size_assignments(parse(problem.source))
-        if isinstance(node.targets[0], ast.Name)
-    ]
-    values = {name: getattr(module, name) for name in names}
-    return {k: v for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool)}
+    values = {name: getattr(module, name) for name, _ in assignments(parse(problem.source))}
+    return {name: value for name, value in values.items() if type(value) is int}
 
 
 def count_elements(problem: Problem) -> int | None:

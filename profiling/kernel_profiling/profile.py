@@ -54,11 +54,14 @@ class Rule(Record):
     estimated_speedup_percent: float | None = None
 
 
+AccessKind = Literal["load", "store", "atomic"]
+
+
 class CodeAccess(Record):
     """Equal memory instructions of one source line in one region of the machine code."""
 
     line: int
-    kind: Literal["load", "store", "atomic"]
+    kind: AccessKind
     bits: int
     """What one thread moves with one of them."""
     count: int

@@ -44,7 +44,7 @@ def floor_of(module: ModuleType) -> Floor:
         bytes_read=sum(x.numel() * x.element_size() for x in inputs),
         bytes_written=output.numel() * output.element_size(),
         flops=counter.get_total_flops(),
-        dtype=str(inputs[0].dtype),
+        dtype=str(inputs[0].dtype).removeprefix("torch."),
         gpu=find_gpu("NVIDIA H200"),
         ceilings=None,
     )

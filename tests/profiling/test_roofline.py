@@ -7,21 +7,13 @@ import pytest
 from kernel_profiling.floor.roofline import (
     Ceilings,
     corrected_floor,
-    driver_version,
     make_floor,
     matrix_rate,
     measure_ceilings,
 )
 from kernel_profiling.gpus import find_gpu
 
-COPY = Ceilings(
-    gpu="NVIDIA H200",
-    driver="570.86.15",
-    dtype="bfloat16",
-    read_share=0.5,
-    bandwidth_gb_s=4297,
-    matrix_tflops=718,
-)
+COPY = Ceilings(dtype="bfloat16", bandwidth_gb_s=4297, matrix_tflops=718)
 
 
 def test_floor_of_a_streaming_problem_is_its_bytes_over_the_measured_bandwidth() -> None:
@@ -33,7 +25,7 @@ def test_floor_of_a_streaming_problem_is_its_bytes_over_the_measured_bandwidth()
 
 def test_floor_of_a_product_is_its_flops_over_the_rate() -> None:
     n = 8192
-    floor = make_floor(2 * n * n * 2, n * n * 2, 2 * n**3, "torch.bfloat16", find_gpu("h200"), None)
+    floor = make_floor(2 * n * n * 2, n * n * 2, 2 * n**3, "bfloat16", find_gpu("h200"), None)
 
     assert floor.bandwidth_source == "datasheet"
     assert floor.time_ms == floor.compute_ms == pytest.approx(2 * n**3 / 989e9, rel=0.01)
@@ -96,15 +88,6 @@ def test_the_streaming_kernel_compiles_to_wide_accesses_at_every_mix(reads: int)
         assert len(stores) == 2 * (PARTS - reads) and all(".v4." in line for line in stores)
     else:
         assert stores and all("@" in line for line in stores), "kept alive, never executed"
-
-
-def test_driver_version_where_there_is_none(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    assert driver_version(tmp_path) == "unknown"
-    folder = tmp_path / "driver/nvidia"
-    folder.mkdir(parents=True)
-    line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
-    (folder / "version").write_text(line)
-    assert driver_version(tmp_path) == "570.86.15"
 
 
 @pytest.mark.gpu

@@ -3,8 +3,7 @@
 `python -m beamsearch.baselines.inductor.capture WAY DEVICE` reads the problem as JSON
 (`problem_message`) from standard input and writes a `Compilation` as one line of JSON. A process of
 its own: compiling takes memory, threads and settings of torch that the judge's processes must not
-inherit.
-No candidate's code runs here.
+inherit. No candidate's code runs here.
 """
 
 from __future__ import annotations
@@ -14,47 +13,58 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from beamsearch.baselines.inductor.decompose import decompositions
-from beamsearch.judge.rejection import one_line
-from beamsearch.judge.runner.reference import read_problem_message
+from beamsearch.baselines.process import answer_of
+from beamsearch.errors import BeamsearchError
+from beamsearch.judge.runner.reference import problem_message, read_problem_message
+from beamsearch.judge.timing.comparison import baseline_caches
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.precision import set_products
 from beamsearch.problem.problem import Problem
-from beamsearch.records.captured import (
-    Captured,
-    Compilation,
-    LaunchConfig,
-    TensorArgument,
-)
+from beamsearch.records.captured import Captured, Compilation, LaunchConfig, TensorArgument
+from kernel_profiling.errors import one_line
 
 WAYS = ("default", "max_autotune", "triton_only")
 """The compiler's own choice; tuned; tuned, with Triton's products and convolutions alone and what
 has no convolution in Triton taken apart (`decompose`). The last is for what the first two leave to
 a library: it may be slower, and leaves a kernel to start from."""
-PLAIN = {
-    "combo_kernels": False,
-    "graph_partition": False,
-    "cpp_wrapper": False,
-    "memory_planning": False,
-    "size_asserts": False,
-    "alignment_asserts": False,
-    "nan_asserts": False,
-}
-"""Options that keep the generated call a plain sequence of allocations and launches."""
+UNWANTED = (
+    *("combo_kernels", "graph_partition", "cpp_wrapper", "memory_planning"),
+    *("size_asserts", "alignment_asserts", "nan_asserts"),
+)
+"""Options without which the generated call is a plain sequence of allocations and launches."""
+COMPILE_S = 600.0
+"""Seconds one way of compiling may take; tuning convolution templates took 72 s on an H200."""
 
 
 class NothingToCapture(Exception):
     """The compiler gave no code to take; the message says why."""
 
 
+def compile_reference(problem: Problem, way: str, device: int, gpu_uuid: str) -> Compilation:
+    """Compile the reference on a GPU in a process of its own, in one of `WAYS`.
+
+    Whatever goes wrong there is the compilation's reason. Takes the GPU's lane: tuning is timing.
+    """
+    try:
+        return answer_of(
+            ["beamsearch.baselines.inductor.capture", way, f"cuda:{device}"],
+            Compilation,
+            COMPILE_S,
+            gpu_uuid,
+            question=json.dumps(problem_message(problem)),
+            environment=baseline_caches(),
+        )
+    except BeamsearchError as error:
+        return Compilation(way=way, reason=str(error))
+
+
 def options(way: str) -> dict[str, Any]:
     """Options of the compiler for one of `WAYS`, those that this torch knows."""
     from torch._inductor import config, list_mode_options
 
-    found: dict[str, Any] = dict(PLAIN)
+    found: dict[str, Any] = dict.fromkeys(UNWANTED, False)
     if way != "default":
         found |= list_mode_options("max-autotune-no-cudagraphs")
     if way == "triton_only":
@@ -68,6 +78,8 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
     import torch
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.compile_fx import compile_fx
+
+    from beamsearch.baselines.inductor.decompose import decompositions
 
     table = decompositions() if way == "triton_only" else None
     instance = instantiate(problem, device)
@@ -94,7 +106,12 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
         raise NothingToCapture(
             f"the reference compiles to {len(calls)} graphs, with Python between them"
         )
-    modules = [m for m in PyCodeCache.modules[before:] if _is_output(m)]
+    # The module of a compiled graph, not of a single kernel.
+    modules = [
+        m
+        for m in PyCodeCache.modules[before:]
+        if hasattr(m, "call") and hasattr(m, "reinterpret_tensor")
+    ]
     if not modules:
         raise NothingToCapture("the compiler left no module of its output")
     module = modules[-1]
@@ -112,15 +129,15 @@ def capture(problem: Problem, way: str, device: str) -> Captured:
     )
 
 
-def _is_output(module: ModuleType) -> bool:
-    """Whether a module holds a compiled graph, not a single kernel."""
-    return hasattr(module, "call") and hasattr(module, "reinterpret_tensor")
-
-
 def _argument(value: Any, values: Mapping[str, Any]) -> TensorArgument:
     """The tensor under the name that a kernel asks for it by. Raises NothingToCapture."""
+    import torch
+
     for name, own in values.items():
-        if _same(own, value):
+        if not (isinstance(own, torch.Tensor) and isinstance(value, torch.Tensor)):
+            continue
+        forms = [(x.data_ptr(), x.shape, x.stride(), x.dtype) for x in (own, value)]
+        if forms[0] == forms[1]:
             return TensorArgument(
                 name=name,
                 shape=tuple(value.shape),
@@ -130,15 +147,6 @@ def _argument(value: Any, values: Mapping[str, Any]) -> TensorArgument:
     raise NothingToCapture(
         f"the compiled code takes {type(value).__name__}, which is neither input nor parameter"
     )
-
-
-def _same(own: Any, value: Any) -> bool:
-    import torch
-
-    if not (isinstance(own, torch.Tensor) and isinstance(value, torch.Tensor)):
-        return False
-    same_form = (own.shape, own.stride(), own.dtype) == (value.shape, value.stride(), value.dtype)
-    return same_form and own.data_ptr() == value.data_ptr()
 
 
 def _launch_config(kernel: Any) -> LaunchConfig:
@@ -163,8 +171,7 @@ def main(way: str, device: str) -> None:
     except NothingToCapture as error:
         answer = Compilation(way=way, reason=str(error))
     except Exception as error:  # noqa: BLE001 - the compiler's failure is the answer
-        reason = f"{type(error).__name__}: {error}"
-        answer = Compilation(way=way, reason=one_line(reason))
+        answer = Compilation(way=way, reason=one_line(f"{type(error).__name__}: {error}"))
     answers.write(answer.model_dump_json() + "\n")
     answers.close()
 

@@ -13,12 +13,11 @@ from beamsearch.baselines.inductor.generated import (
     FIXED,
     GRIDS,
     MOST_Y,
-    Generated,
     Kernel,
     NotTriton,
     read,
 )
-from beamsearch.records.captured import Captured, LaunchConfig, TensorArgument
+from beamsearch.records.captured import Captured, LaunchConfig
 from kernel_profiling.syntax import parse
 
 RENAMED = {"any": "any_of", "max2_strict": "max2", "min2_strict": "min2"}
@@ -62,15 +61,15 @@ def check(name, value, shape, stride, dtype):
 def convert(captured: Captured, problem: str) -> str:
     """The source of a kernel file, with `kernel_function`. Raises NotTriton where the compiled code
     is more than launches of Triton kernels, or uses what has no plain form."""
-    generated = read(captured)
+    generated, body = read(captured.code)
     texts = _Texts()
-    kernels = [texts.kernel(kernel) for kernel in generated.kernels.values()]
+    kernels = [texts.kernel(kernel) for kernel in generated.values()]
     summary = f"{problem}: what the compiler made of the reference."
     parts = [HEAD.format(summary=summary, way=captured.way, torch=captured.torch)]
     if texts.libdevice:
         parts[0] += "from triton.language.extra import libdevice\n"
     parts += [*texts.plain(), *texts.helpers.values(), *kernels]
-    parts += [GUARD, _Call(captured, generated).source()]
+    parts += [GUARD, _Call(captured, generated).source(body)]
     source = "\n\n".join(parts)
     parse(source)
     return source
@@ -130,18 +129,17 @@ class _Texts:
     def plain(self) -> list[str]:
         """The stand-ins that are called, each after those it calls itself."""
         functions = _plain_functions()
-        found: list[str] = []
+        found: dict[str, str] = {}
 
         def add(name: str) -> None:
             for other in functions:
                 if other != name and re.search(rf"\b{other}\b", functions[name]):
                     add(other)
-            if name not in found:
-                found.append(name)
+            found.setdefault(name, functions[name])
 
         for name in sorted(self._wanted):
             add(name)
-        return [functions[name] for name in found]
+        return list(found.values())
 
 
 @cache
@@ -183,33 +181,36 @@ def _wrapped(head: str, items: list[str], tail: str, indent: str = "") -> str:
 class _Call:
     """The compiled call as `kernel_function`."""
 
-    def __init__(self, captured: Captured, generated: Generated) -> None:
+    def __init__(self, captured: Captured, kernels: dict[str, Kernel]) -> None:
         self._arguments = captured.arguments
         self._configs = captured.kernels
-        self._kernels = generated.kernels
+        self._kernels = kernels
         self._names: dict[str, str] = {}
         """Names of the compiled call -> what they are called here."""
-        self._body = generated.body
-        self._inputs = {argument.name for argument in captured.arguments}
+        self._inputs = [argument.name for argument in captured.arguments]
 
-    def source(self) -> str:
+    def source(self, body: list[ast.stmt]) -> str:
         """Its text. Raises NotTriton."""
-        if not self._arguments:
+        if not self._inputs:
             raise NotTriton("it takes no tensor")
-        names = [argument.name for argument in self._arguments]
-        lines = [_wrapped("def kernel_function(", names, "):")]
-        lines += [_check(argument) for argument in self._arguments]
-        lines += [f"    device = {names[0]}.device"]
-        for statement in self._body:
+        lines = [_wrapped("def kernel_function(", self._inputs, "):")]
+        for own in self._arguments:
+            form = [str(own.shape), str(own.stride), f"torch.{own.dtype}"]
+            lines.append(_wrapped("check(", [f'"{own.name}"', own.name, *form], ")", "    "))
+        lines += [f"    device = {self._inputs[0]}.device"]
+        for statement in body:
             lines += self._statement(statement)
         return "\n".join(lines) + "\n"
 
     def _statement(self, node: ast.stmt) -> list[str]:
         """One statement of the compiled call, as lines of ours."""
-        if isinstance(node, ast.Delete) or _sets_stream(node):
+        if isinstance(node, ast.Delete):
             return []
         if isinstance(node, ast.Return):
-            return [f"    return {self._returned(node)}"]
+            if not isinstance(node.value, ast.Tuple) or not node.value.elts:
+                raise NotTriton("it returns nothing")
+            values = [self._tensor(element, exact=True) for element in node.value.elts]
+            return [f"    return {', '.join(values)}"]
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             called = ast.unparse(node.value.func)
             owner, _, method = called.rpartition(".")
@@ -227,27 +228,23 @@ class _Call:
         target, value = node.targets[0], node.value
         if isinstance(target, ast.Tuple) and ast.unparse(value) == "args":
             taken = [ast.unparse(element) for element in target.elts]
-            ours = [argument.name for argument in self._arguments]
-            self._names |= dict(zip(taken, ours, strict=True))
+            self._names |= dict(zip(taken, self._inputs, strict=True))
             return []
         if not isinstance(target, ast.Name):
             raise NotTriton(f"it does more than launch kernels: `{ast.unparse(node)}`")
         called = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
-        if called == "copy_if_misaligned":
-            return []  # an address that is no multiple of 16 is Triton's own affair
+        # An address that is no multiple of 16 is Triton's own affair.
+        if called in {"copy_if_misaligned", "get_raw_stream"}:
+            return []
         if isinstance(value, ast.Call) and called == "empty_strided_cuda":
-            self._names[target.id] = target.id
-            return [f"    {target.id} = {self._allocated(value)}"]
-        text = self._tensor(value, exact=False)
+            size, stride, dtype = (ast.unparse(argument) for argument in value.args)
+            plain = _contiguous(ast.literal_eval(size), ast.literal_eval(stride))
+            how = f"({size}" if plain else f"_strided({size}, {stride}"
+            text = f"torch.empty{how}, dtype={dtype}, device=device)"
+        else:
+            text = self._tensor(value, exact=False)
         self._names[target.id] = target.id
         return [f"    {target.id} = {text}"]
-
-    def _allocated(self, call: ast.Call) -> str:
-        size, stride, dtype = (ast.unparse(argument) for argument in call.args)
-        device = "device=device"
-        if _contiguous(ast.literal_eval(size), ast.literal_eval(stride)):
-            return f"torch.empty({size}, dtype={dtype}, {device})"
-        return f"torch.empty_strided({size}, {stride}, dtype={dtype}, {device})"
 
     def _tensor(self, node: ast.expr, exact: bool) -> str:
         """A tensor of the call. `exact`: in its own shape; a kernel takes its address alone."""
@@ -265,12 +262,6 @@ class _Call:
             start = f"{base}.storage_offset() + {offset}"
             return f"{base}.as_strided({size}, {stride}, {start})"
         raise NotTriton(f"it uses `{ast.unparse(node)}`, which is no tensor of the call")
-
-    def _returned(self, node: ast.Return) -> str:
-        if not isinstance(node.value, ast.Tuple) or not node.value.elts:
-            raise NotTriton("it returns nothing")
-        values = [self._tensor(element, exact=True) for element in node.value.elts]
-        return ", ".join(values)
 
     def _launch(self, kernel: Kernel, call: ast.Call) -> list[str]:
         """`kernel[grid](…)`, with the launch parameters that the compiler's tuning chose."""
@@ -322,11 +313,6 @@ def _grid(kernel: Kernel, config: LaunchConfig) -> str:
     return f"lambda META: ({', '.join(axes)}{comma})"
 
 
-def _check(argument: TensorArgument) -> str:
-    told = [f'"{argument.name}"', argument.name, str(argument.shape), str(argument.stride)]
-    return _wrapped("check(", [*told, f"torch.{argument.dtype}"], ")", "    ")
-
-
 def _contiguous(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
     step = 1
     for length, own in zip(reversed(size), reversed(stride), strict=True):
@@ -334,7 +320,3 @@ def _contiguous(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
             return False
         step *= length
     return True
-
-
-def _sets_stream(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("get_raw_stream")

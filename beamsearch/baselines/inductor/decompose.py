@@ -13,11 +13,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
-
+import torch
 
 TEMPLATES = (2, 3)
 """Dimensions that the compiler has convolution templates for."""
@@ -44,7 +42,6 @@ class Axis:
 
 def decompositions() -> dict[Any, Any]:
     """For `compile_fx`: the compiler's own table, and `aten.convolution`."""
-    import torch
     from torch._inductor.decomposition import select_decomp_table
 
     return {**select_decomp_table(), torch.ops.aten.convolution.default: convolution}
@@ -77,41 +74,39 @@ def taken_apart(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, how: Convolution
 ) -> torch.Tensor:
     """The convolution as products and sums over its taps."""
+    facts = list(
+        zip(x.shape[2:], weight.shape[2:], how.stride, how.padding, how.dilation, strict=True)
+    )
+    # The weight with its first dimension split by groups.
+    grouped = weight.reshape(how.groups, weight.shape[0] // how.groups, *weight.shape[1:])
     if how.transposed:
-        out = _transposed(x, weight, how)
+        out = _transposed(x, grouped.transpose(1, 2), how, facts)
     else:
-        facts = zip(
-            x.shape[2:], weight.shape[2:], how.stride, how.padding, how.dilation, strict=True
-        )
         axes = [
             Axis(k, (n + 2 * p - d * (k - 1) - 1) // s + 1, -p, d, s, 0, 1)
             for n, k, s, p, d in facts
         ]
-        out = _correlate(x, _grouped(weight, how.groups), axes)
+        out = _correlate(x, grouped, axes)
     return out if bias is None else out + bias.reshape(1, -1, *[1] * (x.dim() - 2))
 
 
-def _grouped(weight: torch.Tensor, groups: int) -> torch.Tensor:
-    """A weight with its first dimension split by groups."""
-    return weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
-
-
-def _transposed(x: torch.Tensor, weight: torch.Tensor, how: Convolution) -> torch.Tensor:
-    kernel = weight.shape[2:]
-    per_group = _grouped(weight, how.groups).transpose(1, 2)
-    sizes = zip(x.shape[2:], kernel, how.stride, how.padding, how.dilation, strict=True)
+def _transposed(
+    x: torch.Tensor, weight: torch.Tensor, how: Convolution, facts: Sequence[tuple[int, ...]]
+) -> torch.Tensor:
     shape = [
         (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
-        for (n, k, s, p, d), extra in zip(sizes, how.output_padding, strict=True)
+        for (n, k, s, p, d), extra in zip(facts, how.output_padding, strict=True)
     ]
     out = x.new_zeros(x.shape[0], how.groups * weight.shape[1], *shape)
-    facts = list(zip(kernel, how.stride, how.padding, how.dilation, shape, strict=True))
-    for rests in product(*(range(min(s, size)) for _, s, _, _, size in facts)):
-        axes = [_met(rest, *fact) for rest, fact in zip(rests, facts, strict=True)]
+    for rests in product(*(range(min(s, size)) for s, size in zip(how.stride, shape, strict=True))):
+        axes = [
+            _met(rest, k, s, p, d, size)
+            for rest, (_, k, s, p, d), size in zip(rests, facts, shape, strict=True)
+        ]
         met = [axis for axis in axes if axis is not None]
         if len(met) == len(axes):
             where = list(zip(rests, how.stride, strict=True))
-            out = _placed(out, _correlate(x, per_group, met), where)
+            out = _placed(out, _correlate(x, weight, met), where)
     return out
 
 
@@ -120,8 +115,6 @@ def _placed(
 ) -> torch.Tensor:
     """`out` with `part` at every `step`-th place from `first` on, for each (first, step) of
     `where`: the compiler's graph takes no assignment."""
-    import torch
-
     if not where:
         return part
     (first, step), *others = where
@@ -144,8 +137,6 @@ def _met(
 
 def _correlate(x: torch.Tensor, weight: torch.Tensor, axes: Sequence[Axis]) -> torch.Tensor:
     """Sum over channels and taps. `weight`: (groups, channels out, channels in, *kernel)."""
-    import torch
-
     groups, channels_out, channels_in = weight.shape[:3]
     padding = [
         amount
@@ -167,23 +158,16 @@ def _correlate(x: torch.Tensor, weight: torch.Tensor, axes: Sequence[Axis]) -> t
     )
     taps = math.prod(axis.taps for axis in axes)
     columns = windows.reshape(n, groups, channels_in * taps, math.prod(outputs))
-    for dim, axis in enumerate(axes):
-        weight = torch.ops.aten.slice(weight, 3 + dim, *_weights(axis))
-        weight = weight.flip(3 + dim) if axis.every < 0 else weight
+    for dim, axis in enumerate(axes, start=3):
+        ends = sorted((axis.first, axis.first + (axis.taps - 1) * axis.every))
+        weight = torch.ops.aten.slice(weight, dim, ends[0], ends[1] + 1, abs(axis.every))
+        weight = weight.flip(dim) if axis.every < 0 else weight
     rows = weight.reshape(groups, channels_out, channels_in * taps)
     return torch.matmul(rows, columns).reshape(n, groups * channels_out, *outputs)
 
 
-def _weights(axis: Axis) -> tuple[int, int, int]:
-    """Start, end and step of an axis' weights in ascending order."""
-    last = axis.first + (axis.taps - 1) * axis.every
-    return min(axis.first, last), max(axis.first, last) + 1, abs(axis.every)
-
-
 def _shifted_sum(padded: torch.Tensor, weight: torch.Tensor, axes: Sequence[Axis]) -> torch.Tensor:
     """Every channel by its own filter: one product and sum a tap, kept in float32 or better."""
-    import torch
-
     wide = torch.promote_types(padded.dtype, torch.float32)
     total: torch.Tensor | None = None
     for tap in product(*(range(axis.taps) for axis in axes)):

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from beamsearch.records.captured import Captured
 from kernel_profiling.syntax import parse
 
 GRIDS = {
@@ -61,18 +60,12 @@ class Kernel:
         return [a.arg for a in self.function.args.args if a.annotation is not None]
 
 
-@dataclass(frozen=True)
-class Generated:
-    """The parts of a module."""
+def read(code: str) -> tuple[dict[str, Kernel], list[ast.stmt]]:
+    """The kernels of a module, and the statements of its call, those under its device guard too.
 
-    kernels: dict[str, Kernel]
-    body: list[ast.stmt]
-    """Statements of the compiled call, those under its device guard included."""
-
-
-def read(captured: Captured) -> Generated:
-    """The module's kernels and call. Raises NotTriton."""
-    tree = parse(captured.code)
+    Raises NotTriton.
+    """
+    tree = parse(code)
     kernels = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -91,7 +84,7 @@ def read(captured: Captured) -> Generated:
         raise NotTriton(f"it calls the library for {', '.join(library)}")
     if not kernels:
         raise NotTriton("it launches no kernel")
-    return Generated(kernels, body)
+    return kernels, body
 
 
 def _unguarded(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -117,30 +110,11 @@ def _kernel(name: str, call: ast.Call) -> Kernel:
     if not functions or functions[-1].name != name:
         raise NotTriton(f"{name} is not written as a function of that name")
     *helpers, function = functions
-    meta = _metadata(function)
-    grid = meta.get("grid_type")
+    grid = _grid_type(function)
     if grid != FIXED and grid not in GRIDS:
         raise NotTriton(f"{name} is launched on a {grid}, which no plain launch has")
-    assert isinstance(grid, str)
-    return Kernel(name, function, source, helpers, grid, _sizes(function))
-
-
-def _metadata(function: ast.FunctionDef) -> dict[str, object]:
-    """Plain values of the dictionaries in a kernel's decorators, by key."""
-    found: dict[str, object] = {}
-    for decorator in function.decorator_list:
-        for node in ast.walk(decorator):
-            if not isinstance(node, ast.Dict):
-                continue
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
-                    found[str(key.value)] = value.value
-    return found
-
-
-def _sizes(function: ast.FunctionDef) -> dict[str, int]:
     names = {a.arg for a in function.args.args}
-    return {
+    sizes = {
         node.targets[0].id: node.value.value
         for node in function.body
         if isinstance(node, ast.Assign)
@@ -149,3 +123,16 @@ def _sizes(function: ast.FunctionDef) -> dict[str, int]:
         and isinstance(node.value.value, int)
         and node.targets[0].id in names
     }
+    return Kernel(name, function, source, helpers, grid, sizes)
+
+
+def _grid_type(function: ast.FunctionDef) -> str:
+    """From the dictionaries in a kernel's decorators."""
+    found = "None"
+    for node in (node for decorator in function.decorator_list for node in ast.walk(decorator)):
+        pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+        for key, value in pairs:
+            named = isinstance(key, ast.Constant) and key.value == "grid_type"
+            if named and isinstance(value, ast.Constant):
+                found = str(value.value)
+    return found

@@ -19,12 +19,13 @@ from beamsearch.judge.callee import load
 from beamsearch.judge.capture.compiling import Compiled
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
-from beamsearch.judge.rejection import COMPILE_S, Log, Rejected, guarded, one_line, parsed
+from beamsearch.judge.rejection import COMPILE_S, Log, Rejected, guarded, parsed
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
 from beamsearch.problem.problem import Problem
 from beamsearch.records.plan import Plan
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
+from kernel_profiling.errors import one_line
 
 if TYPE_CHECKING:
     from kernel_profiling.gpus import Gpu

@@ -6,16 +6,14 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from kernel_profiling.compiler.sass import MEMORY_CLASSES, access_bits, instruction_class, operation
 from kernel_profiling.errors import ProfilingError
-from kernel_profiling.profile import CodeAccess, CodeRegion
+from kernel_profiling.profile import AccessKind, CodeAccess, CodeRegion
 
-AccessKind = Literal["load", "store", "atomic"]
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 _LABEL = re.compile(r"^\s*(\.L_x_\d+|\$\S+):")
 _LINE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
@@ -31,6 +29,8 @@ class Instruction:
     """One machine instruction."""
 
     text: str
+    kind: str
+    """Its class (see `sass`)."""
     line: int | None
     """Line of the kernel's file; none before the first that is named."""
 
@@ -71,13 +71,8 @@ def disassemble(cubin: bytes, starts: Mapping[int, int], shifted: Mapping[int, i
     registers, stack = (
         max(map(int, re.findall(rf"\b{name}:(\d+)", usage)), default=0) for name in ("REG", "STACK")
     )
-    instructions, loops = parse_listing(listing, starts, shifted)
-    return Code(
-        instructions=instructions,
-        regions=regions_of(instructions, loops),
-        registers=registers,
-        stack_bytes=stack,
-    )
+    instructions, loops = _parse_listing(listing, starts, shifted)
+    return Code(instructions, _regions(instructions, loops), registers, stack)
 
 
 def _run(tool: str, *arguments: str) -> str:
@@ -90,7 +85,7 @@ def _run(tool: str, *arguments: str) -> str:
     return done.stdout
 
 
-def parse_listing(
+def _parse_listing(
     text: str, starts: Mapping[int, int], shifted: Mapping[int, int]
 ) -> tuple[list[Instruction], list[tuple[int, int]]]:
     """Instructions of `nvdisasm -c -g`, and loops as (first, last) instruction, outermost first.
@@ -105,7 +100,7 @@ def parse_listing(
     labels: dict[str, int] = {}
     branches: list[tuple[int, str]] = []
     line: int | None = None
-    number: int | None = None
+    number = 0
     slow = False
     for row in text.splitlines():
         if match := _LINE.match(row):
@@ -115,70 +110,59 @@ def parse_listing(
             labels[match[1]] = len(instructions)
             if match[1].startswith("$"):
                 slow = "slowpath" in match[1]
-        elif match := _INSTRUCTION.match(row):
-            if slow:
-                continue
+        elif not slow and (match := _INSTRUCTION.match(row)):
             words = re.sub(r"\s+", " ", match[2])
             if branch := _BRANCH.search(words):
                 branches.append((len(instructions), branch[1]))
-            own = line
-            memory = instruction_class(words) in MEMORY_CLASSES
-            if memory and number is not None and number in shifted:
+            kind, own = instruction_class(words), line
+            if kind in MEMORY_CLASSES and number in shifted:
                 own = starts.get(shifted[number], shifted[number])
-            instructions.append(Instruction(words, own))
+            instructions.append(Instruction(words, kind, own))
     while instructions and operation(instructions[-1].text) == "NOP":
         instructions.pop()
-    return instructions, _loops(labels, branches)
+    return instructions, _loops((labels.get(label, last), last) for last, label in branches)
 
 
-def _loops(labels: dict[str, int], branches: list[tuple[int, str]]) -> list[tuple[int, int]]:
-    """Loops closed by branches backwards; several ways back to one head are one loop."""
-    merged: dict[int, int] = {}
-    for last, label in branches:
-        first = labels.get(label, last)
+def _loops(branches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Loops closed by branches (to, from) backwards; several ways back to one head are one loop."""
+    loops: dict[int, int] = {}
+    for first, last in branches:
         if first < last:  # a branch to itself is the trap behind the last exit
-            merged[first] = max(last, merged.get(first, last))
-    return sorted(merged.items(), key=lambda loop: (loop[0], -loop[1]))
+            loops[first] = max(last, loops.get(first, last))
+    return sorted(loops.items())
 
 
-def regions_of(instructions: list[Instruction], loops: list[tuple[int, int]]) -> list[CodeRegion]:
+def _regions(instructions: list[Instruction], loops: list[tuple[int, int]]) -> list[CodeRegion]:
     """The code by loop; region 0 is what lies outside all of them."""
     owner = [0] * len(instructions)
     parents: list[int | None] = [None]
     for first, last in loops:  # outermost first, so that an inner loop writes over its outer one
         parents.append(owner[first])
-        for index in range(first, last + 1):
-            owner[index] = len(parents) - 1
-    mixes: list[Counter[str]] = [Counter() for _ in parents]
-    lines: list[Counter[int]] = [Counter() for _ in parents]
-    accesses: list[Counter[tuple[int, AccessKind, int, bool]]] = [Counter() for _ in parents]
-    for region, instruction in zip(owner, instructions, strict=True):
-        kind = instruction_class(instruction.text)
-        mixes[region][kind] += 1
-        lines[region][instruction.line or 0] += 1
-        access = _access(instruction.text, kind)
-        if access:
-            past_l1 = "STRONG" in operation(instruction.text)
-            accesses[region][(instruction.line or 0, *access, past_l1)] += 1
-    bodies: list[list[str]] = [[] for _ in parents]
-    for region, instruction in zip(owner, instructions, strict=True):
-        bodies[region].append(instruction.text)
-    return [
-        CodeRegion(
-            parent=parents[index],
-            waits=_waits(bodies[index], loop=index > 0),
-            mix=dict(sorted(mixes[index].items())),
-            lines=dict(sorted(lines[index].items())),
-            accesses=[
-                CodeAccess(line=line, kind=kind, bits=bits, count=count, past_l1=past_l1)
-                for (line, kind, bits, past_l1), count in sorted(accesses[index].items())
-            ],
+        owner[first : last + 1] = [len(parents) - 1] * (last + 1 - first)
+    regions = []
+    for index, parent in enumerate(parents):
+        body = [i for i, region in zip(instructions, owner, strict=True) if region == index]
+        accesses = Counter(
+            (i.line or 0, *access, "STRONG" in operation(i.text))
+            for i in body
+            if (access := _access(i))
         )
-        for index in range(len(parents))
-    ]
+        regions.append(
+            CodeRegion(
+                parent=parent,
+                waits=_waits(body, loop=index > 0),
+                mix=dict(sorted(Counter(i.kind for i in body).items())),
+                lines=dict(sorted(Counter(i.line or 0 for i in body).items())),
+                accesses=[
+                    CodeAccess(line=line, kind=kind, bits=bits, count=count, past_l1=past_l1)
+                    for (line, kind, bits, past_l1), count in sorted(accesses.items())
+                ],
+            )
+        )
+    return regions
 
 
-def _waits(body: list[str], loop: bool) -> int:
+def _waits(body: list[Instruction], loop: bool) -> int:
     """How often a warp stops for loads in one run of this code.
 
     A warp issues in order: at the first use of a loaded register it stops until the load is done,
@@ -189,29 +173,24 @@ def _waits(body: list[str], loop: bool) -> int:
     waits = 0
     for _ in range(1 + loop):
         waits = 0
-        for text in body:
-            named = [int(n) for n in _REGISTER.findall(text)]
+        for instruction in body:
+            named = [int(n) for n in _REGISTER.findall(instruction.text)]
             if pending.intersection(named):
                 pending.clear()
                 waits += 1
-            pending |= _loaded(text, named)
+            copies = operation(instruction.text).startswith("LDGSTS")  # to shared memory
+            if named and instruction.kind == "global_load" and not copies:
+                words = max(1, (access_bits(instruction.text) or 32) // 32)
+                pending |= set(range(named[0], named[0] + words))
     return waits
 
 
-def _loaded(text: str, named: list[int]) -> set[int]:
-    """Registers that a load into registers will fill."""
-    if instruction_class(text) != "global_load" or operation(text).startswith("LDGSTS"):
-        return set()
-    if not named:
-        return set()
-    return set(range(named[0], named[0] + max(1, (access_bits(text) or 32) // 32)))
-
-
-def _access(text: str, kind: str) -> tuple[AccessKind, int] | None:
+def _access(instruction: Instruction) -> tuple[AccessKind, int] | None:
     """What a global memory instruction does and the bits a thread moves with it."""
+    text, kind = instruction.text, instruction.kind
     if kind == "atomic":
         return "atomic", 32
-    if kind not in ("global_load", "global_store"):
+    if kind not in MEMORY_CLASSES:
         return None
     bits = access_bits(text) or 32
     if operation(text).startswith("LDGSTS") and "64" not in text and bits == 32:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from kernel_profiling.compiler.occupancy import max_shared_bytes
 from kernel_profiling.gpus import Gpu
 
 
 @contextmanager
-def target_device(gpu: Gpu) -> Iterator[None]:
+def patched(owner: Any, members: Mapping[str, Any]) -> Iterator[None]:
+    """These members in place of the owner's own, within."""
+    before = {name: getattr(owner, name) for name in members}
+    try:
+        for name, member in members.items():
+            setattr(owner, name, member)
+        yield
+    finally:
+        for name, member in before.items():
+            setattr(owner, name, member)
+
+
+def target_device(gpu: Gpu) -> AbstractContextManager[None]:
     """`torch.cuda` tells the target's properties and waits for nothing; nothing can be allocated.
 
     Kernels that size their grid by the number of SMs ask for these.
     """
     import torch
 
-    answers = cuda_answers(gpu)
-    before = {name: getattr(torch.cuda, name) for name in answers}
-    for name, answer in answers.items():
-        setattr(torch.cuda, name, answer)
-    try:
-        yield
-    finally:
-        for name, function in before.items():
-            setattr(torch.cuda, name, function)
+    return patched(torch.cuda, cuda_answers(gpu))
 
 
 def cuda_answers(gpu: Gpu) -> dict[str, Any]:
@@ -46,9 +51,9 @@ def cuda_answers(gpu: Gpu) -> dict[str, Any]:
         "set_device": lambda *_: None,
         "synchronize": lambda *_, **__: None,
         "empty_cache": lambda: None,
-        "get_device_properties": lambda *_: device_properties(gpu),
+        "get_device_properties": lambda *_: _properties(gpu),
         "get_device_capability": lambda *_: divmod(gpu.capability, 10),
-        "get_device_name": lambda *_: gpu.device_names[0] if gpu.device_names else gpu.name,
+        "get_device_name": lambda *_: _properties(gpu).name,
         "mem_get_info": lambda *_: (gpu.memory_bytes, gpu.memory_bytes),
         "current_stream": lambda *_: stream,
         "default_stream": lambda *_: stream,
@@ -70,7 +75,7 @@ class AnyDevice:
         """Change nothing back."""
 
 
-def device_properties(gpu: Gpu) -> SimpleNamespace:
+def _properties(gpu: Gpu) -> SimpleNamespace:
     """As `torch.cuda.get_device_properties` gives them."""
     major, minor = divmod(gpu.capability, 10)
     return SimpleNamespace(
@@ -81,7 +86,7 @@ def device_properties(gpu: Gpu) -> SimpleNamespace:
         total_memory=gpu.memory_bytes,
         L2_cache_size=gpu.l2_bytes,
         shared_memory_per_multiprocessor=gpu.shared_bytes_per_sm,
-        shared_memory_per_block_optin=gpu.shared_bytes_per_sm - 1024,
+        shared_memory_per_block_optin=max_shared_bytes(gpu),
         shared_memory_per_block=48 * 1024,
         regs_per_multiprocessor=gpu.registers_per_sm,
         max_threads_per_multi_processor=gpu.max_warps_per_sm * 32,
@@ -99,7 +104,7 @@ class TargetDriver:
     def _properties(self, device: object = 0) -> dict[str, int]:
         """As Triton's own driver gives them."""
         return {
-            "max_shared_mem": self._gpu.shared_bytes_per_sm - 1024,
+            "max_shared_mem": max_shared_bytes(self._gpu),
             "max_num_regs": self._gpu.registers_per_sm,
             "multiprocessor_count": self._gpu.sms,
             "warpSize": 32,

@@ -75,51 +75,41 @@ def _numbers(name: str, text: str) -> list[int]:
 
 
 def _layout(text: str, aliases: dict[str, str]) -> LaneLayout | None:
-    if not text.startswith("#ttg."):
-        text = aliases.get(text[1:], "")
     shape = _lanes(text, aliases)
     if shape is None:
         return None
     threads, sizes, order = shape
-    for dimension in order:
-        if threads[dimension] > 1:
-            return LaneLayout(dimension, sizes[dimension])
-    return SCALAR
+    return next((LaneLayout(d, sizes[d]) for d in order if threads[d] > 1), SCALAR)
 
 
 def _lanes(text: str, aliases: dict[str, str]) -> tuple[list[int], list[int], list[int]] | None:
     """Lanes and neighbouring elements of a lane by dimension, and dimensions, fastest first."""
+    if not text.startswith("#ttg."):
+        text = aliases.get(text[1:], "")
     if text.startswith("#ttg.blocked"):
         sizes, threads = _numbers("sizePerThread", text), _numbers("threadsPerWarp", text)
         return threads, sizes, _numbers("order", text)
-    if text.startswith("#ttg.slice"):
-        parent = re.search(r"parent = (#.*)\}>", text)
-        removed = re.search(r"dim = (\d+)", text)
-        if not parent or not removed:
-            return None
-        name = parent[1]
-        whole = _lanes(name if name.startswith("#ttg.") else aliases.get(name[1:], ""), aliases)
+    parent, removed = re.search(r"parent = (#.*)\}>", text), re.search(r"dim = (\d+)", text)
+    if text.startswith("#ttg.slice") and parent and removed:
+        whole = _lanes(parent[1], aliases)
         if whole is None:
             return None
-        dimension = int(removed[1])
-        order = [d - (d > dimension) for d in whole[2] if d != dimension]
-        kept = [d for d in range(len(whole[0])) if d != dimension]
-        return [whole[0][d] for d in kept], [whole[1][d] for d in kept], order
-    if text.startswith("#ttg.linear"):
-        lanes = re.search(r"lane = \[((?:\[[0-9, ]*\](?:, )?)*)\]", text)
-        steps = (
-            [[int(n) for n in row.split(",")] for row in re.findall(r"\[([^\]]*)\]", lanes[1])]
-            if lanes
-            else []
+        threads, sizes, order = whole
+        gone = int(removed[1])
+        return (
+            threads[:gone] + threads[gone + 1 :],
+            sizes[:gone] + sizes[gone + 1 :],
+            [d - (d > gone) for d in order if d != gone],
         )
-        return _linear(steps)
-    return None
-
-
-def _linear(steps: list[list[int]]) -> tuple[list[int], list[int], list[int]] | None:
-    """The same of a linear layout, from where each bit of the lane's number leads."""
-    if not steps or not steps[0]:
+    lanes = re.search(r"lane = \[((?:\[[0-9, ]*\](?:, )?)*)\]", text)
+    if not text.startswith("#ttg.linear") or not lanes:
         return None
+    rows = re.findall(r"\[([^\]]+)\]", lanes[1])
+    return _linear([[int(n) for n in row.split(",")] for row in rows]) if rows else None
+
+
+def _linear(steps: list[list[int]]) -> tuple[list[int], list[int], list[int]]:
+    """The same of a linear layout, from where each bit of the lane's number leads."""
     rank = len(steps[0])
     threads, sizes, order = [1] * rank, [1] * rank, []
     for step in steps:

@@ -5,22 +5,17 @@ from __future__ import annotations
 import hashlib
 import linecache
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_profiling.compiler.disassembly import Code, disassemble
+from kernel_profiling.compiler.disassembly import Code, Instruction, disassemble
 from kernel_profiling.compiler.lane_layout import LaneLayout, access_layouts
 from kernel_profiling.compiler.occupancy import max_shared_bytes, occupancy
-from kernel_profiling.compiler.sass import (
-    INDEX_CLASSES,
-    instruction_class,
-    is_division,
-    widest,
-)
+from kernel_profiling.compiler.sass import INDEX_CLASSES, is_division, widest
 from kernel_profiling.compiler.statements import asm_lines, statement_starts
-from kernel_profiling.errors import CompileFailed
+from kernel_profiling.errors import CompileFailed, one_line
 from kernel_profiling.gpus import Gpu
 from kernel_profiling.profile import CodeRegion, Launch, LineCounters, Profile
 
@@ -56,6 +51,10 @@ class MachineCode:
     source_file: str
     words: tuple[str, ...]
     """All that tells it from other machine code; names are nothing to the GPU."""
+
+    def occupancy(self, gpu: Gpu) -> tuple[float, str]:
+        """On this GPU (0..1), and what limits it."""
+        return occupancy(gpu, self.threads, self.code.registers, self.shared_bytes)
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,7 @@ def machine_code(metadata: Any, asm: Mapping[str, Any], source_file: str) -> Mac
     )
 
 
-def check_launch(launch: CompiledLaunch, gpu: Gpu) -> None:
-    """Raise CompileFailed for what a real launch would refuse."""
+def _check(launch: CompiledLaunch, gpu: Gpu) -> None:
     kernel, grid = launch.kernel, launch.grid
     most = max_shared_bytes(gpu)
     if kernel.shared_bytes > most:
@@ -117,7 +115,7 @@ def check_launch(launch: CompiledLaunch, gpu: Gpu) -> None:
             f"{kernel.name} has {kernel.threads} threads a block, CUDA allows {MOST_THREADS}; "
             "use fewer warps"
         )
-    if not _occupancy(kernel, gpu)[0]:
+    if not kernel.occupancy(gpu)[0]:
         raise CompileFailed(
             f"{kernel.name} needs {kernel.code.registers} registers a thread for {kernel.threads} "
             f"threads, more than an SM of {gpu.name} has; use fewer warps"
@@ -125,12 +123,13 @@ def check_launch(launch: CompiledLaunch, gpu: Gpu) -> None:
 
 
 def describe(launch: CompiledLaunch, gpu: Gpu) -> Launch:
-    """Everything the machine code says of one launch. Raises CompileFailed (`check_launch`)."""
-    check_launch(launch, gpu)
+    """Everything the machine code says of one launch. Raises CompileFailed for what a real
+    launch would refuse."""
+    _check(launch, gpu)
     kernel, code = launch.kernel, launch.kernel.code
     texts = [instruction.text for instruction in code.instructions]
-    mix = Counter(instruction_class(text) for text in texts)
-    share, limiter = _occupancy(kernel, gpu)
+    mix = Counter(instruction.kind for instruction in code.instructions)
+    share, limiter = kernel.occupancy(gpu)
     layouts = access_layouts(kernel.ttgir, statement_starts(kernel.source_file))
     return Launch(
         name=kernel.name,
@@ -171,48 +170,43 @@ def profile_of(
 
 
 def reason_failed(error: BaseException) -> str:
-    """One line on an error, with the innermost cause; long ones are cut in their middle."""
+    """One line on an error, with the innermost cause."""
     cause = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    said = " ".join(str(error).split()) or type(error).__name__
-    if cause is not error and str(cause) and str(cause) not in str(error):
-        said = f"{said} ({' '.join(str(cause).split())})"
-    if len(said) > 700:
-        said = f"{said[:250]} … {said[-420:]}"
-    return f"{type(error).__name__}: {said}"
-
-
-def _occupancy(kernel: MachineCode, gpu: Gpu) -> tuple[float, str]:
-    return occupancy(gpu, kernel.threads, kernel.code.registers, kernel.shared_bytes)
+    said = str(error).strip() or type(error).__name__
+    if str(cause) not in str(error):
+        said = f"{said} ({str(cause).strip()})"
+    return f"{type(error).__name__}: {one_line(said, 700)}"
 
 
 def _with_layouts(region: CodeRegion, layouts: dict[tuple[int, str], LaneLayout]) -> CodeRegion:
     accesses = []
     for access in region.accesses:
         layout = layouts.get((access.line, access.kind))
-        known = {"fastest": layout.fastest, "lane_elements": layout.lane_elements} if layout else {}
-        accesses.append(access.model_copy(update=known))
+        accesses.append(access.model_copy(update=vars(layout) if layout else {}))
     return region.model_copy(update={"accesses": accesses})
 
 
 def _lines(code: Code, source_file: str) -> list[LineCounters]:
-    by_line: dict[int, list[str]] = {}
+    by_line: dict[int, list[Instruction]] = defaultdict(list)
     for instruction in code.instructions:
         if instruction.line is not None:
-            by_line.setdefault(instruction.line, []).append(instruction.text)
-    total = len(code.instructions)
-    return [
-        LineCounters(
-            line=line,
-            text=linecache.getline(source_file, line).rstrip("\n"),
-            instructions=len(texts),
-            instruction_share=len(texts) / total,
-            load_bits=widest(texts, "global_load"),
-            store_bits=widest(texts, "global_store"),
-            spill_instructions=sum(instruction_class(t) == "local" for t in texts),
-            index_instructions=sum(instruction_class(t) in INDEX_CLASSES for t in texts),
-            divisions=sum(is_division(t) for t in texts),
+            by_line[instruction.line].append(instruction)
+    lines = []
+    for line, group in sorted(by_line.items()):
+        texts, kinds = [i.text for i in group], Counter(i.kind for i in group)
+        lines.append(
+            LineCounters(
+                line=line,
+                text=linecache.getline(source_file, line).rstrip("\n"),
+                instructions=len(group),
+                instruction_share=len(group) / len(code.instructions),
+                load_bits=widest(texts, "global_load"),
+                store_bits=widest(texts, "global_store"),
+                spill_instructions=kinds["local"],
+                index_instructions=sum(kinds[kind] for kind in INDEX_CLASSES),
+                divisions=sum(map(is_division, texts)),
+            )
         )
-        for line, texts in sorted(by_line.items())
-    ]
+    return lines

@@ -54,11 +54,6 @@ def operation(sass: str) -> str:
     return words[0].rstrip(";") if words else ""
 
 
-def is_predicated(sass: str) -> bool:
-    """Whether a predicate may switch lanes of this instruction off."""
-    return sass.lstrip().startswith("@")
-
-
 def instruction_class(sass: str) -> str:
     """The class of one instruction: a key of a launch's `instruction_mix`.
 
@@ -83,15 +78,8 @@ def access_bits(sass: str) -> int | None:
     opcode, *modifiers = operation(sass).split(".")
     if opcode.startswith("U"):  # a bulk copy, which no lane has a part of
         return None
-    for width in ("256", "128", "64"):
-        if width in modifiers:
-            return int(width)
-    for modifier in modifiers:
-        if modifier in {"U8", "S8"}:
-            return 8
-        if modifier in {"U16", "S16"}:
-            return 16
-    return 32
+    widths = {"256": 256, "128": 128, "64": 64, "U8": 8, "S8": 8, "U16": 16, "S16": 16}
+    return next((widths[word] for word in widths if word in modifiers), 32)
 
 
 def widest(instructions: Iterable[str], kind: str) -> int | None:

@@ -11,7 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from kernel_profiling.compiler.fake_device import TargetDriver, target_device
+from kernel_profiling.errors import one_line
 from kernel_profiling.estimate import coverage
 from kernel_profiling.estimate.coverage import Fills
 from kernel_profiling.estimate.interception import (
@@ -21,7 +24,6 @@ from kernel_profiling.estimate.interception import (
 )
 from kernel_profiling.estimate.tracer import Enough, Program, Storages, Tracer
 from kernel_profiling.estimate.traffic import (
-    AccessKind,
     AccessTrace,
     LaunchTrace,
     LineAccess,
@@ -30,10 +32,11 @@ from kernel_profiling.estimate.traffic import (
     OutputUse,
     Pattern,
     Reuse,
+    Stray,
     TensorUse,
-    launch_traffic,
 )
 from kernel_profiling.gpus import SECTOR_BYTES, Gpu
+from kernel_profiling.profile import AccessKind
 
 WORK = 60_000
 """Interpreted work of one launch, in units of one operation, about 25 microseconds."""
@@ -52,7 +55,7 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
     import triton
 
     if not triton.knobs.runtime.interpret:
-        return AccessTrace(gpu=gpu.name, failed="TRITON_INTERPRET was not set before triton loaded")
+        return AccessTrace(failed="TRITON_INTERPRET was not set before triton loaded")
     launches: list[LaunchTrace] = []
     failed: str | None = None
     fills, outputs = Fills(), list[OutputUse]()
@@ -68,22 +71,8 @@ def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
             outputs = fills.outputs(result, storages.base)
         except Exception as error:  # noqa: BLE001 - a candidate may raise anything; it is reported
             failed = _say(error)
-    traffic: dict[str, float] = dict.fromkeys(("registers", "l2", "dram"), 0.0)
-    first: dict[str, str | None] = {}
-    for launch in launches:
-        failed = failed or launch.failed
-        if first.setdefault(launch.name, launch.config) != launch.config:
-            continue  # another configuration of the same launch
-        blocks = max(1, gpu.max_warps_per_sm // 2 // launch.num_warps)
-        moved = launch_traffic(launch, gpu, blocks)
-        traffic = {level: size + moved[level] for level, size in traffic.items()}
-    return AccessTrace(
-        gpu=gpu.name,
-        launches=launches,
-        traffic=traffic if launches else {},
-        outputs=outputs,
-        failed=failed,
-    )
+    failed = failed or next((launch.failed for launch in launches if launch.failed), None)
+    return AccessTrace(launches=launches, outputs=outputs, failed=failed)
 
 
 def _trace(launch: InterpretedLaunch) -> LaunchTrace:
@@ -94,45 +83,59 @@ def _trace(launch: InterpretedLaunch) -> LaunchTrace:
     tracer = Tracer(launch.function.__code__.co_filename, launch.storages.sizes)
     limit = WORK * launch.share
     programs: dict[int, Program] = {}
-    cut_short = False
     failed: str | None = None
     moved: list[Moved] | None = None
     builder = interpreter.interpreter_builder
     builder.set_grid_dim(x, y, z)
+
+    def run(number: int, weight: float) -> Program:
+        builder.set_grid_idx(number % x, number // x % y, number // (x * y))
+        program = tracer.begin(weight)
+        if not tracer.brief:
+            programs[number] = program
+        launch.function(**launch.arguments)
+        return program
+
     with intercepted_memory(tracer, launch.function.__globals__):
         try:
             for number, weight in _sample(x, y, z):
                 if len(programs) > 1 and tracer.work * (1 + 1 / len(programs)) > limit:
                     break
-                builder.set_grid_idx(number % x, number // x % y, number // (x * y))
-                programs[number] = tracer.begin(weight)
-                launch.function(**launch.arguments)
-            moved = _moved(launch, tracer, programs, limit)
+                run(number, weight)
+            moved = _moved(run, tracer, dict(programs), x * y * z, limit)
         except Exception as error:  # noqa: BLE001 - the interpreter has gaps; they are reported
-            cut_short = _is_enough(error)
-            failed = None if cut_short else _say(error)
-    return _summary(launch, tracer, programs).model_copy(
-        update={
-            "cut_short": cut_short,
-            "failed": failed,
-            "moved": moved,
-            "strays": coverage.strays_of(tracer.strays),
-            "races": sorted(tracer.races),
-            "follows_data": tracer.follows_data,
-        }
+            failed = None if _is_enough(error) else _say(error)
+    total = sum(program.weight for program in programs.values()) or 1.0
+    reuse: dict[int, float] = defaultdict(float)
+    for program in programs.values():
+        for bucket, size in program.reuse.items():
+            reuse[bucket] += size * program.weight / total
+    strays = sorted(tracer.strays.items())
+    return LaunchTrace(
+        name=launch.function.__name__,
+        grid=launch.grid,
+        config=launch.config,
+        failed=failed,
+        lines=_lines(tracer, total),
+        loops={line: n / total for line, n in sorted(tracer.turns.items())},
+        tensors=_tensors(launch.storages, programs, total),
+        reuse=[Reuse(distance_bytes=2.0**b, bytes=n) for b, n in sorted(reuse.items()) if n],
+        moved=moved,
+        strays=[Stray(line=n, kind=kind, distance_bytes=far) for (n, kind), far in strays],
+        races=sorted(tracer.races),
+        follows_data=tracer.follows_data,
     )
 
 
 def _moved(
-    launch: InterpretedLaunch, tracer: Tracer, programs: dict[int, Program], limit: float
+    run: Callable[[int, float], Program],
+    tracer: Tracer,
+    programs: dict[int, Program],
+    count: int,
+    limit: float,
 ) -> list[Moved] | None:
     """Bytes of the whole grid by tensor, from programs all over it: those that were interpreted,
     and more as far as work allows. None where they cannot tell."""
-    from triton.runtime import interpreter
-
-    x, y, z = launch.grid
-    count = x * y * z
-    builder = interpreter.interpreter_builder
     wanted = coverage.spread_programs(count)
     found: list[dict[tuple[int, AccessKind], float]] = []
     tracer.brief = True
@@ -140,22 +143,18 @@ def _moved(
     # The first and the last go farthest to their tensors' ends: they tell of strays, not of means.
     ends = [number for number in (count - 1, 0) if number not in programs]
     for number in dict.fromkeys([*ends, *wanted]):
-        known = programs.get(number)
-        if known is None:
+        if number not in programs:
             spent = tracer.work - before
             if spent and spent * (1 + 1 / (len(found) + 1)) > limit:
                 break
-            builder.set_grid_idx(number % x, number // x % y, number // (x * y))
-            known = tracer.begin(0.0)
             try:
-                launch.function(**launch.arguments)
+                programs[number] = run(number, 0.0)
             except Exception as error:
                 if _is_enough(error):
                     return None
                 raise
-            programs = {**programs, number: known}
         if number in wanted:
-            found.append(known.moved)
+            found.append(programs[number].moved)
     if tracer.uneven_stores or len(found) < min(coverage.FEWEST, count):
         return None
     moved = coverage.moved_by(found, count)
@@ -166,7 +165,7 @@ def _moved(
 
 
 def _say(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return one_line(f"{type(error).__name__}: {error}", 300)
 
 
 def _is_enough(error: BaseException | None) -> bool:
@@ -203,101 +202,67 @@ def _sample(x: int, y: int, z: int) -> Iterator[tuple[int, float]]:
             yield number, share if number in means else 1 / count if number in edges else 0.0
 
 
-def _summary(
-    launch: InterpretedLaunch, tracer: Tracer, programs: dict[int, Program]
-) -> LaunchTrace:
-    total = sum(program.weight for program in programs.values()) or 1.0
-    reuse: dict[int, float] = defaultdict(float)
-    for program in programs.values():
-        for bucket, size in program.reuse.items():
-            reuse[bucket] += size * program.weight / total
-    return LaunchTrace(
-        name=launch.function.__name__,
-        grid=launch.grid,
-        num_warps=launch.num_warps,
-        config=launch.config,
-        lines=[
-            LineAccess(
-                line=number,
-                kind=kind,
-                element_bytes=line.element_bytes,
-                executions=line.executions / total,
-                elements=line.elements / total,
-                active=line.active / line.elements,
-                patterns=[
-                    Pattern(
-                        fastest=fastest,
-                        lane_elements=owned,
-                        vector=vector,
-                        sectors=round(sectors / requests, 3),
-                        lines=round(lines / requests, 3),
-                    )
-                    for (fastest, owned, vector), (requests, sectors, lines) in sorted(
-                        line.patterns.items()
-                    )
-                    if requests
-                ],
-            )
-            for (number, kind), line in sorted(tracer.lines.items())
-            if line.elements  # a line that only shared-data programs ran tells nothing
-        ],
-        loops={line: n / total for line, n in sorted(tracer.turns.items())},
-        tensors=_tensors(launch.storages, programs),
-        reuse=[
-            Reuse(distance_bytes=2.0**b, bytes=size) for b, size in sorted(reuse.items()) if size
-        ],
-    )
+def _lines(tracer: Tracer, total: float) -> list[LineAccess]:
+    return [
+        LineAccess(
+            line=number,
+            kind=kind,
+            element_bytes=line.element_bytes,
+            executions=line.executions / total,
+            elements=line.elements / total,
+            active=line.active / line.elements,
+            patterns=[
+                Pattern(
+                    fastest=fastest,
+                    lane_elements=owned,
+                    vector=vector,
+                    sectors=round(sectors / requests, 3),
+                    lines=round(lines / requests, 3),
+                )
+                for (fastest, owned, vector), (requests, sectors, lines) in sorted(
+                    line.patterns.items()
+                )
+                if requests
+            ],
+        )
+        for (number, kind), line in sorted(tracer.lines.items())
+        if line.elements  # a line that only shared-data programs ran tells nothing
+    ]
 
 
-def _tensors(storages: Storages, programs: dict[int, Program]) -> list[TensorUse]:
+def _tensors(storages: Storages, programs: dict[int, Program], total: float) -> list[TensorUse]:
     """What a program touches of each tensor, and what of it an earlier program touched."""
-    import numpy as np
-
     if not programs:
         return []
-    total = sum(program.weight for program in programs.values()) or 1.0
-    middle = next(iter(programs))  # the first that was interpreted
-    shared = _shared(programs, middle)
+    number, middle = next(iter(programs.items()))  # the first that was interpreted
+    # For each sector that it read, how many programs ago it was read last; 0: never.
+    shared = np.zeros(len(middle.sectors), dtype=np.int64)
+    for before in sorted((n for n in programs if n < number), reverse=True):
+        seen = np.isin(middle.sectors, programs[before].sectors, assume_unique=True)
+        shared[seen & (shared == 0)] = number - before
     uses = []
     for base, size in storages.sizes.items():
-        low, high = base // SECTOR_BYTES, -(-(base + size) // SECTOR_BYTES)
+        ends = base // SECTOR_BYTES, -(-(base + size) // SECTOR_BYTES)
+
+        def part(sectors: Any, weights: Any, ends: tuple[int, int] = ends) -> Any:
+            return weights[slice(*np.searchsorted(sectors, ends))]
+
         read = written = 0.0
         for program in programs.values():
             share = program.weight / total * SECTOR_BYTES
-            part = slice(*np.searchsorted(program.sectors, [low, high]))
-            read += share * float(program.weights[part].sum())
-            part = slice(*np.searchsorted(program.written, [low, high]))
-            written += share * float(program.written_weights[part].sum())
+            read += share * float(part(program.sectors, program.weights).sum())
+            written += share * float(part(program.written, program.written_weights).sum())
         if not read and not written:
             continue
-        part = slice(*np.searchsorted(programs[middle].sectors, [low, high]))
         by_distance: dict[int, float] = defaultdict(float)
-        own = float(programs[middle].weights[part].sum()) * SECTOR_BYTES
-        for distance, weight in zip(shared[part], programs[middle].weights[part], strict=True):
+        weights = part(middle.sectors, middle.weights)
+        for distance, weight in zip(part(middle.sectors, shared), weights, strict=True):
             if distance:
                 by_distance[int(distance)] += float(weight) * SECTOR_BYTES
+        own = float(weights.sum()) * SECTOR_BYTES
         scale = read / own if own else 0.0
+        near = [Neighbour(distance=d, bytes=n * scale) for d, n in sorted(by_distance.items())]
         uses.append(
-            TensorUse(
-                storage_bytes=size,
-                read_bytes=read,
-                written_bytes=written,
-                neighbours=[
-                    Neighbour(distance=distance, bytes=size * scale)
-                    for distance, size in sorted(by_distance.items())
-                ],
-            )
+            TensorUse(storage_bytes=size, read_bytes=read, written_bytes=written, neighbours=near)
         )
     return uses
-
-
-def _shared(programs: dict[int, Program], middle: int) -> Any:
-    """For each sector the middle program read, how many programs ago it was read last; 0: never."""
-    import numpy as np
-
-    mine = programs[middle].sectors
-    distance = np.zeros(len(mine), dtype=np.int64)
-    for number in sorted((n for n in programs if n < middle), reverse=True):
-        found = np.isin(mine, programs[number].sectors, assume_unique=True) & (distance == 0)
-        distance[found] = middle - number
-    return distance

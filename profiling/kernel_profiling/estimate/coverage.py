@@ -12,7 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kernel_profiling.estimate.traffic import AccessKind, Moved, OutputUse, Stray
+import numpy as np
+
+from kernel_profiling.estimate.traffic import Moved, OutputUse
+from kernel_profiling.profile import AccessKind
 
 PROGRAMS = 64
 """Programs, spread over the grid, whose bytes stand for all; a smaller grid is counted in full."""
@@ -42,8 +45,6 @@ class Places:
     def find(self, addresses: Any, element_bytes: int) -> tuple[dict[int, int], int | None]:
         """Bytes by base address of the tensors, and how far the farthest address lies outside all
         of them: past an end, or (negative) before a beginning; none where none does."""
-        import numpy as np
-
         if not len(addresses):
             return {}, None
         if len(self._bases) != len(self._sizes):
@@ -93,8 +94,6 @@ class Stores:
 
     def stored_before(self, bases: Iterable[int], addresses: Any) -> bool:
         """Whether another program stored to one of them, and not the running one too."""
-        import numpy as np
-
         for base in bases:
             if base in self._earlier:
                 shared = addresses[np.isin(addresses, np.concatenate(self._earlier[base]))]
@@ -121,20 +120,12 @@ def moved_by(programs: Sequence[dict[tuple[int, AccessKind], float]], count: int
     return moved
 
 
-def strays_of(found: dict[tuple[int, AccessKind], int]) -> list[Stray]:
-    """What was touched outside, by line."""
-    return [
-        Stray(line=line, kind=kind, distance_bytes=distance)
-        for (line, kind), distance in sorted(found.items())
-    ]
-
-
 class Fills:
     """Which memory torch itself writes, in the call it is used around."""
 
     def __init__(self) -> None:
-        self._written: set[int] = set()
-        self._kept: list[Any] = []
+        self._written: dict[int, Any] = {}
+        """Key -> storage, which keeps the key from being used again."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -142,27 +133,23 @@ class Fills:
         from torch.utils._python_dispatch import TorchDispatchMode
 
         def dispatched(_: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            self._look(func, args, kwargs or {}, result)
+            named = kwargs or {}
+            result = func(*args, **named)
+            if not func.overloadpacket.__name__.startswith(("empty", "new_empty")):
+                given = _storages([*args, *named.values()])
+                written = [
+                    value
+                    for argument, value in zip(func._schema.arguments, args, strict=False)
+                    if argument.alias_info is not None and argument.alias_info.is_write
+                ]
+                made = _storages([result])
+                self._written |= {key: made[key] for key in made.keys() - given.keys()}
+                self._written |= _storages(written)
             return result
 
         mode: Any = type("Watching", (TorchDispatchMode,), {"__torch_dispatch__": dispatched})
         with mode():
             yield
-
-    def _look(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
-        if func.overloadpacket.__name__.startswith(("empty", "new_empty")):
-            return
-        known = {storage._cdata for storage in _storages([*args, *kwargs.values()])}
-        for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                self._keep(_storages([value]))
-        self._keep(s for s in _storages([result]) if s._cdata not in known)
-
-    def _keep(self, storages: Any) -> None:
-        for storage in storages:
-            self._written.add(storage._cdata)
-            self._kept.append(storage)  # keeps the number from being used again
 
     def outputs(self, result: Any, address: Any) -> list[OutputUse]:
         """Every dense tensor that a call returned; `address` gives a tensor's base address."""
@@ -181,12 +168,15 @@ class Fills:
         ]
 
 
-def _storages(values: Any) -> Iterator[Any]:
-    """Storages of the tensors in (nested) values."""
+def _storages(values: Any) -> dict[int, Any]:
+    """Storages of the tensors in (nested) values, by their keys."""
     import torch
 
+    found: dict[int, Any] = {}
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value.untyped_storage()
+            storage = value.untyped_storage()
+            found[storage._cdata] = storage
         elif isinstance(value, tuple | list):
-            yield from _storages(value)
+            found |= _storages(value)
+    return found

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernel_profiling.compiler.fake_device import TargetDriver
-from kernel_profiling.estimate.interpreter import counting_range, mend_interpreter
+import numpy as np
+
+from kernel_profiling.compiler.fake_device import TargetDriver, patched
+from kernel_profiling.estimate.interpreter import mend_interpreter
 from kernel_profiling.estimate.tracer import Storages, Tracer
+from kernel_profiling.profile import AccessKind
 
 MOST_CONFIGS = 12
 """Configurations of one autotuner that are launched."""
@@ -24,7 +27,6 @@ class InterpretedLaunch:
     """The kernel; called with `arguments` it interprets the program that was set."""
     arguments: dict[str, Any]
     grid: tuple[int, int, int]
-    num_warps: int
     config: str | None
     """The autotuner's configuration."""
     storages: Storages
@@ -56,10 +58,24 @@ class _Launches:
 
     def launch(self, executor: Any, args: Any, kwargs: Any) -> None:
         """Tell a launch, with its arguments bound."""
-        self.patch_once(executor.fn)
+        from triton.runtime import interpreter
+
+        function, grid = executor.fn, executor.grid
+        self.patch_once(function)
         try:
-            bound = _bind(executor, args, kwargs, self.storages)
-            self._tell(replace(bound, config=self._config, share=self._share))
+            known = inspect.getfullargspec(function).args
+            named = {name: value for name, value in kwargs.items() if name in known}
+            arguments = {
+                name: value if name in executor.constexprs else interpreter._implicit_cvt(value)
+                for name, value in inspect.getcallargs(function, *args, **named).items()
+            }
+            sizes = grid(arguments) if callable(grid) else grid
+            x, y, z, *_ = (*(int(n) for n in sizes), 1, 1)
+            self._tell(
+                InterpretedLaunch(
+                    function, arguments, (x, y, z), self._config, self.storages, self._share
+                )
+            )
         finally:
             while self._scopes:
                 self._scopes.popitem()[1].restore()
@@ -88,10 +104,8 @@ def intercepted_launches(
     from triton.runtime.autotuner import Autotuner
 
     mend_interpreter()
-    executor = interpreter.GridExecutor
-    convert, patch, execute = interpreter._implicit_cvt, interpreter._patch_lang, executor.__call__
-    tune, active = Autotuner.run, driver._active
-    launches = _Launches(tell, patch)
+    convert = interpreter._implicit_cvt
+    launches = _Launches(tell, interpreter._patch_lang)
 
     def implicit_cvt(argument: Any) -> Any:
         value = convert(argument)
@@ -99,97 +113,64 @@ def intercepted_launches(
             value.handle.data[...] = launches.storages.address(argument)
         return value
 
-    def launch(self: Any, *args: Any, **kwargs: Any) -> None:
-        launches.launch(self, args, kwargs)
+    def launch(executor: Any, *args: Any, **kwargs: Any) -> None:
+        launches.launch(executor, args, kwargs)
 
-    def tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return launches.tune(self, args, kwargs)
+    def tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        return launches.tune(tuner, args, kwargs)
 
-    interpreter._implicit_cvt, interpreter._patch_lang = implicit_cvt, launches.patch_once
-    executor.__call__, Autotuner.run = launch, tuned
-    driver.set_active(target)
-    try:
+    with (
+        patched(interpreter, {"_implicit_cvt": implicit_cvt, "_patch_lang": launches.patch_once}),
+        patched(interpreter.GridExecutor, {"__call__": launch}),
+        patched(Autotuner, {"run": tune}),
+        patched(driver, {"_active": target}),
+    ):
         yield launches.storages
-    finally:
-        interpreter._implicit_cvt, interpreter._patch_lang = convert, patch
-        executor.__call__, Autotuner.run = execute, tune
-        driver._active = active
 
 
-def _bind(executor: Any, args: Any, kwargs: Any, storages: Storages) -> InterpretedLaunch:
+def _stand_ins(tracer: Tracer) -> dict[str, Callable[..., Any]]:
+    """Methods of the interpreter's builder that touch memory or take long -> what tells of it."""
     from triton.runtime import interpreter
 
-    known = inspect.getfullargspec(executor.fn).args
-    named = {name: value for name, value in kwargs.items() if name in known}
-    arguments = {
-        name: value if name in executor.constexprs else interpreter._implicit_cvt(value)
-        for name, value in inspect.getcallargs(executor.fn, *args, **named).items()
-    }
-    grid = executor.grid(arguments) if callable(executor.grid) else executor.grid
-    x, y, z, *_ = (*(int(n) for n in grid), 1, 1)
-    num_warps = int(kwargs.get("num_warps", 4))
-    return InterpretedLaunch(executor.fn, arguments, (x, y, z), num_warps, None, storages, 1.0)
+    handle = interpreter.TensorHandle
 
-
-class _Builder:
-    """What stands in for methods of the interpreter's builder; `self` there is `builder` here."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-
-    def methods(self) -> dict[str, Callable[..., Any]]:
-        """Name of the builder's method -> stand-in."""
-        return {
-            "create_masked_load": self.load,
-            "create_masked_store": self.store,
-            "create_atomic_rmw": self.update,
-            "create_atomic_cas": self.exchange,
-            "create_dot": self.dot,
-        }
-
-    def _tell(self, kind: Any, pointers: Any, mask: Any) -> None:
-        size = max(1, int(pointers.get_element_ty().primitive_bitwidth) // 8)
+    def tell(kind: AccessKind, pointers: Any, mask: Any) -> Any:
+        element = pointers.get_element_ty()
         allowed = mask.data if hasattr(mask, "get_element_ty") else mask
-        self._tracer.access(kind, pointers.data, allowed, size)
+        size = max(1, int(element.primitive_bitwidth) // 8)
+        tracer.access(kind, pointers.data, allowed, size)
+        if kind != "store":
+            tracer.follows_data |= not element.is_floating()
+        return element
 
-    def load(self, builder: Any, ptrs: Any, mask: Any, other: Any, *_: Any, **__: Any) -> Any:
-        """Tell a load; it gives zeros."""
-        import numpy as np
-        from triton.runtime import interpreter
+    def load(self: Any, pointers: Any, mask: Any, *_: Any, **__: Any) -> Any:
+        element = tell("load", pointers, mask)
+        data_type = interpreter._get_np_dtype(element)
+        return handle(np.zeros(pointers.data.shape, dtype=data_type), element)
 
-        self._tell("load", ptrs, mask)
-        kind = ptrs.get_element_ty()
-        self._tracer.follows_data |= not kind.is_floating()
-        zeros = np.zeros(ptrs.data.shape, dtype=interpreter._get_np_dtype(kind))
-        return interpreter.TensorHandle(zeros, kind)
+    def store(self: Any, pointers: Any, value: Any, mask: Any, *_: Any, **__: Any) -> None:
+        tell("store", pointers, mask)
 
-    def store(self, builder: Any, ptrs: Any, value: Any, mask: Any, *_: Any, **__: Any) -> None:
-        """Tell a store; nothing is stored."""
-        self._tell("store", ptrs, mask)
+    def update(self: Any, op: Any, pointers: Any, value: Any, mask: Any, *_: Any) -> Any:
+        tell("atomic", pointers, mask)
+        return handle(np.zeros_like(value.data), value.dtype.scalar)
 
-    def update(self, builder: Any, op: Any, ptr: Any, val: Any, mask: Any, *_: Any) -> Any:
-        """Tell an atomic; zeros were there before."""
-        import numpy as np
-        from triton.runtime import interpreter
+    def exchange(self: Any, pointers: Any, expected: Any, *_: Any) -> Any:
+        tell("atomic", pointers, True)
+        tracer.follows_data = True
+        return handle(np.copy(expected.data), expected.dtype.scalar)
 
-        self._tell("atomic", ptr, mask)
-        self._tracer.follows_data |= not ptr.get_element_ty().is_floating()
-        return interpreter.TensorHandle(np.zeros_like(val.data), val.dtype.scalar)
+    def dot(self: Any, a: Any, b: Any, total: Any, *_: Any) -> Any:
+        # What a product adds does not matter here.
+        return handle(total.data, total.dtype.scalar)
 
-    def exchange(self, builder: Any, ptr: Any, cmp: Any, val: Any, *_: Any) -> Any:
-        """Tell a compare-and-swap; what it expects was there before."""
-        import numpy as np
-        from triton.runtime import interpreter
-
-        self._tell("atomic", ptr, True)
-        self._tracer.follows_data = True
-        return interpreter.TensorHandle(np.copy(cmp.data), cmp.dtype.scalar)
-
-    def dot(self, builder: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
-        """Give the accumulator: what a product adds does not matter here."""
-        from triton.runtime import interpreter
-
-        return interpreter.TensorHandle(d.data, d.dtype.scalar)
+    return {
+        "create_masked_load": load,
+        "create_masked_store": store,
+        "create_atomic_rmw": update,
+        "create_atomic_cas": exchange,
+        "create_dot": dot,
+    }
 
 
 @contextmanager
@@ -200,48 +181,27 @@ def intercepted_memory(tracer: Tracer, names: dict[str, Any]) -> Iterator[None]:
     """
     from triton.runtime import interpreter
 
-    builder = interpreter.InterpreterBuilder
-    stand_ins = _Builder(tracer).methods()
-    before = {name: getattr(builder, name) for name in stand_ins}
-    options, convert = interpreter.interpreter_builder.options, interpreter._convert_float
-    check = interpreter.TensorHandle.__post_init__
+    builder = interpreter.interpreter_builder
 
     def count(handle: Any) -> None:
-        """Every operation makes one of these, so it is here that work is counted."""
+        # Every operation makes one of these, so it is here that work is counted.
         tracer.spend(1 + handle.data.size / 20_000)
 
+    def convert_float(data: Any, source: Any, target: Any, rounding: Any) -> Any:
+        # Bit by bit it is slow, and values do not matter.
+        return np.zeros(data.shape, dtype=f"uint{target.primitive_bitwidth}")
+
     shadowed = {"range": names["range"]} if "range" in names else {}
-    for name, stand_in in stand_ins.items():
-        setattr(builder, name, _method(stand_in))
     names["range"] = tracer.range
-    interpreter.range = tracer.range
-    interpreter._convert_float = _zeros
-    interpreter.TensorHandle.__post_init__ = count
-    interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
+    functions = {"range": tracer.range, "_convert_float": convert_float}
     try:
-        yield
+        with (
+            patched(interpreter.InterpreterBuilder, _stand_ins(tracer)),
+            patched(interpreter.TensorHandle, {"__post_init__": count}),
+            patched(interpreter, functions),
+            patched(builder, {"options": replace(builder.options, sanitize_overflow=False)}),
+        ):
+            yield
     finally:
-        for name, function in before.items():
-            setattr(builder, name, function)
         del names["range"]
-        interpreter.range = counting_range
         names.update(shadowed)
-        interpreter._convert_float = convert
-        interpreter.TensorHandle.__post_init__ = check
-        interpreter.interpreter_builder.options = options
-
-
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A plain function, which a class turns into a method; a bound method it would not."""
-
-    def method(builder: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(builder, *args, **kwargs)
-
-    return method
-
-
-def _zeros(data: Any, source: Any, target: Any, rounding: Any) -> Any:
-    """Stands in for the conversion of floats bit by bit: values do not matter, and it is slow."""
-    import numpy as np
-
-    return np.zeros(data.shape, dtype=f"uint{target.primitive_bitwidth}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kernel_profiling.estimate.bfloat16 import mend_arithmetic, narrow, widen
+import numpy as np
 
 
 def mend_interpreter() -> None:
@@ -21,56 +21,58 @@ def mend_interpreter() -> None:
     computed on the bit patterns (3.6 to 3.9).
     """
     import triton.language as tl
-    from triton._C.libtriton import ir
     from triton.runtime import interpreter
 
     if getattr(interpreter, "_mended", False):
         return
     interpreter._mended = True
-    builder = interpreter.InterpreterBuilder
-    dot, patch_tensor = builder.create_dot, interpreter._patch_lang_tensor
-
-    def operand(handle: Any, precision: Any) -> Any:
-        if handle.dtype == tl.bfloat16:
-            return interpreter.TensorHandle(widen(handle.data), tl.float32)
-        if handle.dtype == tl.float32 and precision == ir.INPUT_PRECISION.TF32:
-            return interpreter.TensorHandle(_cut(handle.data), tl.float32)
-        return handle
-
-    def create_dot(self: Any, a: Any, b: Any, d: Any, precision: Any, *rest: Any) -> Any:
-        return dot(self, operand(a, precision), operand(b, precision), d, precision, *rest)
-
-    def patch_lang_tensor(tensor: Any, *scope: Any) -> None:
-        patch_tensor(tensor, *scope)
-        tensor.__index__ = lambda self: int(self.handle.data.item())
-
-    convert = interpreter._convert_float
+    convert, patch_tensor = interpreter._convert_float, interpreter._patch_lang_tensor
+    patch_language = interpreter._patch_lang
 
     def convert_float(data: Any, source: Any, target: Any, rounding: Any) -> Any:
         if rounding is None and source == tl.float32 and target == tl.bfloat16:
             return narrow(data)
         return convert(data, source, target, rounding)
 
-    interpreter._convert_float = convert_float
-    builder.create_dot = create_dot
-    interpreter._patch_lang_tensor = patch_lang_tensor
+    def patch_lang_tensor(tensor: Any, *scope: Any) -> None:
+        patch_tensor(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
 
-    _mend_masks(interpreter)
-    _count_in(interpreter)
-    mend_arithmetic(interpreter)
+    def patch_lang(function: Any) -> Any:
+        function.__globals__.setdefault("range", counting_range)
+        return patch_language(function)
+
+    interpreter._convert_float, interpreter._patch_lang_tensor = convert_float, patch_lang_tensor
+    interpreter._patch_lang, interpreter.range = patch_lang, counting_range
+    _mend_memory_and_dot(interpreter)
+    for name in ("binary_op", "unary_op", "ternary_op", "create_fma", "create_rsqrt", "create_erf"):
+        _mend_operation(interpreter, name)
+    _mend_reduction(interpreter.ReduceOps, "sum")
+    _mend_reduction(interpreter.ReduceOps, "min_max")
+    _mend_reduction(interpreter.ScanOps, "cumsum")
+    _mend_reduction(interpreter.ScanOps, "cumprod")
 
 
-def _mend_masks(interpreter: Any) -> None:
-    """Have masks of loads and stores be booleans."""
-    import numpy as np
+def _mend_memory_and_dot(interpreter: Any) -> None:
+    """Have masks of loads and stores be booleans, and operands of products numbers."""
     import triton.language as tl
+    from triton._C.libtriton import ir
 
-    builder = interpreter.InterpreterBuilder
-    load, store = builder.create_masked_load, builder.create_masked_store
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    load, store, dot = builder.create_masked_load, builder.create_masked_store, builder.create_dot
 
     def boolean(mask: Any) -> Any:
         # The mask of a tensor descriptor is an array, not a handle, and has its memory in `data`.
-        return interpreter.TensorHandle(np.asarray(mask.data).astype(bool), tl.int1)
+        return handle(np.asarray(mask.data).astype(bool), tl.int1)
+
+    def operand(given: Any, precision: Any) -> Any:
+        if given.dtype == tl.bfloat16:
+            return handle(widen(given.data), tl.float32)
+        if given.dtype == tl.float32 and precision == ir.INPUT_PRECISION.TF32:
+            # TF32 units read float32 without its last 13 bits.
+            bits = np.ascontiguousarray(given.data).view(np.uint32) & np.uint32(0xFFFFE000)
+            return handle(bits.view(np.float32), tl.float32)
+        return given
 
     builder.create_masked_load = lambda self, ptrs, mask, *rest, **named: load(
         self, ptrs, boolean(mask), *rest, **named
@@ -78,17 +80,72 @@ def _mend_masks(interpreter: Any) -> None:
     builder.create_masked_store = lambda self, ptrs, value, mask, *rest, **named: store(
         self, ptrs, value, boolean(mask), *rest, **named
     )
+    builder.create_dot = lambda self, a, b, d, precision, *rest: dot(
+        self, operand(a, precision), operand(b, precision), d, precision, *rest
+    )
 
 
-def _count_in(interpreter: Any) -> None:
-    """Have loops count in `Count`: over Python's `range`, and over Triton's."""
-    patch_language = interpreter._patch_lang
+def _mend_operation(interpreter: Any, name: str) -> None:
+    """Have an operation on bfloat16 computed in float32 and rounded once, as a GPU does."""
+    import triton.language as tl
 
-    def patch_lang(function: Any) -> Any:
-        function.__globals__.setdefault("range", counting_range)
-        return patch_language(function)
+    handle = interpreter.TensorHandle
+    plain = getattr(interpreter.InterpreterBuilder, name, None)
+    if plain is None:  # not in this version
+        return
 
-    interpreter.range, interpreter._patch_lang = counting_range, patch_lang
+    def is_narrow(value: Any) -> bool:
+        return isinstance(value, handle) and value.dtype.scalar == tl.bfloat16
+
+    def operate(self: Any, *operands: Any) -> Any:
+        chooses = any(item is np.where for item in operands)
+        if chooses or not any(map(is_narrow, operands)):
+            return plain(self, *operands)
+        wide = [handle(widen(x.data), tl.float32) if is_narrow(x) else x for x in operands]
+        result = plain(self, *wide)
+        if result.data.dtype != np.float32:  # a comparison
+            return result
+        return handle(narrow(result.data), tl.bfloat16)
+
+    setattr(interpreter.InterpreterBuilder, name, operate)
+
+
+def _mend_reduction(owner: Any, name: str) -> None:
+    """Have a reduction or a scan of bfloat16 computed in float32."""
+    import triton.language as tl
+
+    plain = getattr(owner, name)
+
+    def reduce(self: Any, value: Any, *rest: Any, **named: Any) -> Any:
+        first = value[0] if isinstance(value, tuple) else value
+        if first.dtype.scalar != tl.bfloat16:
+            return plain(self, value, *rest, **named)
+        found = plain(self, self.to_tensor(widen(first.handle.data), tl.float32), *rest, **named)
+
+        def back(item: Any) -> Any:
+            if item.dtype.scalar != tl.float32:  # an index
+                return item
+            data = narrow(item.handle.data)
+            return self.to_tensor(data if item.type.is_block() else data.item(0), tl.bfloat16)
+
+        return type(found)(map(back, found)) if isinstance(found, tuple | list) else back(found)
+
+    setattr(owner, name, reduce)
+
+
+def narrow(values: Any) -> Any:
+    """float32 -> bfloat16 bit patterns (uint16), to nearest even; a NaN stays one."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
+    return np.where(np.isnan(values), quiet, rounded).astype(np.uint16).reshape(np.shape(values))
+
+
+def widen(bits: Any) -> Any:
+    """bfloat16 bit patterns (uint16) -> float32, exactly."""
+    if bits.dtype != np.uint16:
+        return bits
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def counting_range(*bounds: Any) -> Iterator[Count]:
@@ -120,11 +177,3 @@ class Count(int):
         import triton.language as tl
 
         return tl.full((), int(self), tl.int32).to(dtype, *rest, **named)
-
-
-def _cut(values: Any) -> Any:
-    """float32 as the TF32 units read it: without its last 13 bits."""
-    import numpy as np
-
-    bits = np.ascontiguousarray(values).view(np.uint32) & np.uint32(0xFFFFE000)
-    return bits.view(np.float32)

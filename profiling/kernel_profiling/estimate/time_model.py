@@ -25,26 +25,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_profiling.compiler.occupancy import blocks_per_sm
-from kernel_profiling.estimate.requests import pair_launches, touched, with_requests
-from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, launch_traffic
+from kernel_profiling.estimate.traffic import (
+    AccessTrace,
+    LaunchTrace,
+    launch_traffic,
+    pair_launches,
+    touched,
+    with_requests,
+)
 from kernel_profiling.gpus import SECTOR_BYTES, Gpu
 from kernel_profiling.profile import CodeRegion, Launch, Profile, Record
 
 COST_CLASSES: dict[str, str] = {
-    "integer": "integer",
-    "uniform": "uniform",
+    **{kind: kind for kind in ("integer", "uniform", "movement", "conversion", "float")},
+    **{kind: kind for kind in ("special", "matrix", "shared")},
+    **dict.fromkeys(("local", "global_load", "global_store", "atomic"), "memory"),
     "predicate": "integer",
-    "movement": "movement",
-    "conversion": "conversion",
-    "float": "float",
-    "special": "special",
-    "matrix": "matrix",
-    "shared": "shared",
     "shuffle": "shared",
-    "local": "memory",
-    "global_load": "memory",
-    "global_store": "memory",
-    "atomic": "memory",
 }
 """Class of `kernel_profiling.compiler.sass` -> what it costs as; the rest costs as `other`."""
 
@@ -80,6 +77,8 @@ class Work(Record):
     """Blocks an SM holds."""
     dram_bytes: float
     l2_bytes: float
+    lane_bytes: float = 0.0
+    """Asked for by lanes."""
     l1_lines: float
     """128-byte lines touched by all requests of the launch."""
     l1_sectors: float
@@ -109,7 +108,7 @@ def estimate(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> Profile:
         "dram": sum(work.dram_bytes for work in works),
         "l2": sum(work.l2_bytes for work in works),
         "l1": sum(work.l1_sectors for work in works) * SECTOR_BYTES,
-        "registers": trace.traffic.get("registers", 0.0) if trace is not None else 0.0,
+        "registers": sum(work.lane_bytes for work in works),
     }
     return profile.model_copy(
         update={
@@ -163,18 +162,20 @@ def parts_ms(work: Work, gpu: Gpu, constants: Constants = FITTED) -> dict[str, f
 
 def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
     """What one launch asks of the GPU."""
+    shared = launch.shared_bytes or 0
+    resident = max(blocks_per_sm(gpu, launch.threads, launch.registers or 32, shared)[0], 1)
     blocks = math.prod(launch.grid)
-    warps = -(-launch.threads // 32)
-    resident = _resident(launch, gpu)
+    warps = -(-launch.threads // 32) * blocks
     turns = region_turns(launch.regions, trace, launch.threads)
+    runs = list(zip(launch.regions, turns, strict=True))
     instructions: dict[str, float] = defaultdict(float)
-    for region, count in zip(launch.regions, turns, strict=True):
+    lines = sectors = barriers = 0.0
+    for region, count in runs:
+        barriers += region.mix.get("barrier", 0) * count
         for kind, number in region.mix.items():
-            instructions[COST_CLASSES.get(kind, "other")] += number * count * warps * blocks
-    lines = sectors = 0.0
-    for region, count in zip(launch.regions, turns, strict=True):
+            instructions[COST_CLASSES.get(kind, "other")] += number * count * warps
         for access in region.accesses:
-            requests = access.count * count * warps * blocks
+            requests = access.count * count * warps
             lines_touched, sectors_touched = touched(access, trace)
             lines += requests * lines_touched
             sectors += requests * sectors_touched
@@ -182,14 +183,13 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
         traffic = {"dram": sectors * SECTOR_BYTES, "l2": sectors * SECTOR_BYTES, "registers": 0.0}
         near_dram, near_l2 = 1.0, 1.0
     else:
-        traffic = launch_traffic(trace, gpu, resident, launch.shared_bytes or 0)
+        traffic = launch_traffic(trace, gpu, resident, shared)
         asked = max(traffic["registers"], 1.0)
         near_dram, near_l2 = traffic["dram_read"] / asked, traffic["l2"] / asked
     past = _past_l1(launch, trace)
-    l2_bytes = traffic["l2"] + past * max(traffic["registers"] - traffic["l2"], 0.0)
     near_l2 += past * max(1.0 - near_l2, 0.0)
     batches = dram_batches = l2_batches = 0.0
-    for region, count in zip(launch.regions, turns, strict=True):
+    for region, count in runs:
         loads = sum(a.count for a in region.accesses if a.kind != "store")
         if loads:
             # Copies to shared memory are waited for once a turn, as many turns later as there are
@@ -201,15 +201,12 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
             batches += count * waits
             dram_batches += count * waits * far
             l2_batches += count * waits * max(0.0, min(1.0, batch * near_l2) - far)
-    barriers = sum(
-        region.mix.get("barrier", 0) * count
-        for region, count in zip(launch.regions, turns, strict=True)
-    )
     return Work(
         blocks=blocks,
         resident=resident,
         dram_bytes=traffic["dram"],
-        l2_bytes=l2_bytes,
+        l2_bytes=traffic["l2"] + past * max(traffic["registers"] - traffic["l2"], 0.0),
+        lane_bytes=traffic["registers"],
         l1_lines=lines,
         l1_sectors=sectors,
         instructions=dict(sorted(instructions.items())),
@@ -232,38 +229,30 @@ def region_turns(
     turns = [1.0] * len(regions)
     if trace is None:
         return turns
-    asked = _elements(trace, threads)
+    # Where a block has fewer elements than threads, every thread moves one all the same.
+    asked = {
+        (n.line, n.kind): (max(n.elements, n.executions * threads), n.element_bytes)
+        for n in trace.lines
+    }
+    known = [[a for a in region.accesses if (a.line, a.kind) in asked] for region in regions]
     moved: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for index, region in enumerate(regions):
-        for access in region.accesses:
-            known = (access.line, access.kind)
-            if known in asked:
-                vector = max(1.0, access.bits / 8 / asked[known][1])
-                moved[known][index > 0] += vector * threads * access.count
+    for index, accesses in enumerate(known):
+        for access in accesses:
+            place = access.line, access.kind
+            vector = max(1.0, access.bits / 8 / asked[place][1])
+            moved[place][index > 0] += vector * threads * access.count
     for index, region in enumerate(regions[1:], start=1):
         votes: list[tuple[float, int]] = []
-        for access in region.accesses:
-            known = (access.line, access.kind)
-            if known in asked:
-                outside, inside = moved[known]
-                votes.append((max(asked[known][0] - outside, 0.0) / inside, access.count))
+        for access in known[index]:
+            place = access.line, access.kind
+            outside, inside = moved[place]
+            votes.append((max(asked[place][0] - outside, 0.0) / inside, access.count))
         if votes:
             turns[index] = sum(vote * n for vote, n in votes) / sum(n for _, n in votes)
         else:
             found = [trace.loops[line] for line in region.lines if line in trace.loops]
             turns[index] = max(found, default=turns[region.parent or 0])
     return turns
-
-
-def _elements(trace: LaunchTrace, threads: int) -> dict[tuple[int, str], tuple[float, int]]:
-    """(line, kind) -> elements its threads move in a program, and bytes of one.
-
-    Where a block has fewer elements than threads, every thread moves one all the same.
-    """
-    return {
-        (line.line, line.kind): (max(line.elements, line.executions * threads), line.element_bytes)
-        for line in trace.lines
-    }
 
 
 def _past_l1(launch: Launch, trace: LaunchTrace | None) -> float:
@@ -273,8 +262,3 @@ def _past_l1(launch: Launch, trace: LaunchTrace | None) -> float:
     lines = {a.line for r in launch.regions for a in r.accesses if a.past_l1 and a.kind == "load"}
     asked = [(line.line in lines, line.elements * line.element_bytes) for line in trace.lines]
     return sum(n for past, n in asked if past) / max(sum(n for _, n in asked), 1.0)
-
-
-def _resident(launch: Launch, gpu: Gpu) -> int:
-    blocks, _ = blocks_per_sm(gpu, launch.threads, launch.registers or 32, launch.shared_bytes or 0)
-    return max(blocks, 1)

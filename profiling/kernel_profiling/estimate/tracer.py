@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from kernel_profiling.compiler.statements import statement_starts
 from kernel_profiling.estimate.coverage import Places, Stores
 from kernel_profiling.estimate.interpreter import Count
-from kernel_profiling.estimate.traffic import AccessKind
 from kernel_profiling.gpus import SECTOR_BYTES
+from kernel_profiling.profile import AccessKind
 
 PROGRAM_WORK = 40_000
 """Work after which one program is stopped."""
@@ -56,11 +58,17 @@ class Program:
     """What one program touched: sectors in order of number, weight and last touch of each."""
 
     weight: float
-    sectors: Any
-    weights: Any
-    touched: Any
-    written: Any
-    written_weights: Any
+    limit: float
+    """Work of the tracer at which it has done too much."""
+    sectors: Any = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    weights: Any = field(default_factory=lambda: np.zeros(0))
+    touched: Any = field(default_factory=lambda: np.zeros(0))
+    written: Any = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    written_weights: Any = field(default_factory=lambda: np.zeros(0))
+    depth: int = 0
+    """Loops around the current operation."""
+    scale: float = 1.0
+    """Product of the loops' weights: iterations that the current one stands for."""
     total: float = 0.0
     """Bytes touched so far, repeated ones too."""
     reuse: dict[int, float] = field(default_factory=lambda: defaultdict(float))
@@ -80,11 +88,7 @@ class Tracer:
         self.lines: dict[tuple[int, AccessKind], Line] = {}
         self.turns: dict[int, float] = defaultdict(float)
         """Line of a loop -> turns, summed over the sampled programs."""
-        self.depth = 0
-        self.scale = 1.0
-        """Product of the loops' weights: iterations that the current one stands for."""
         self.work = 0.0
-        self.program_limit = 0.0
         self.file = file
         self.starts = statement_starts(file)
         self.places = Places(sizes)
@@ -101,20 +105,14 @@ class Tracer:
 
     def begin(self, weight: float) -> Program:
         """Start a program that stands for `weight` of the grid."""
-        import numpy as np
-
-        none, number = np.zeros(0), np.zeros(0, dtype=np.int64)
-        self.program = Program(weight, number, none, none, number, none)
+        self.program = Program(weight, self.work + PROGRAM_WORK)
         self.others.next_program()
-        self.program_limit = self.work + PROGRAM_WORK
-        self.depth = 0
-        self.scale = 1.0
         return self.program
 
     def spend(self, work: float) -> None:
         """Count work; raises Enough where a program did too much."""
         self.work += work
-        if self.work > self.program_limit:
+        if self.work > self.program.limit:
             raise Enough
 
     def current_line(self) -> int:
@@ -128,8 +126,8 @@ class Tracer:
     def range(self, *bounds: Any) -> Iterator[int]:
         """Stands in for `range` in a kernel: a long loop runs its beginning and its last turn."""
         turns = range(*(bound.__index__() for bound in bounds))
-        inner = self.depth > 0
-        count = len(turns)
+        program, count = self.program, len(turns)
+        inner = program.depth > 0
         keep = (BRIEF_ITERATIONS if self.brief else SAMPLED_ITERATIONS)[inner]
         full = INNER_ITERATIONS if inner else OUTER_ITERATIONS
         if count <= (keep if self.brief else full):
@@ -138,28 +136,26 @@ class Tracer:
             middle = (count - 2) / max(keep - 2, 1)
             first = 1.0 if keep > 2 else count - 1.0
             chosen = [(0, first), *((i, middle) for i in range(1, keep - 1)), (count - 1, 1.0)]
-        outside = self.scale
-        self.turns[self.current_line()] += outside * self.program.weight * count
-        self.depth += 1
+        outside = program.scale
+        self.turns[self.current_line()] += outside * program.weight * count
+        program.depth += 1
         loaded, stored = list[int](), list[int]()
         try:
             for index, weight in chosen:
-                self.scale = outside * weight
-                before = self.program.loaded, self.program.stored
+                program.scale = outside * weight
+                before = program.loaded, program.stored
                 yield Count(turns[index])
-                loaded.append(self.program.loaded - before[0])
-                stored.append(self.program.stored - before[1])
+                loaded.append(program.loaded - before[0])
+                stored.append(program.stored - before[1])
             if len(chosen) < count:  # the last turn may be a part of one
                 self.uneven_loads |= len(set(loaded[:-1])) > 1
                 self.uneven_stores |= len(set(stored[:-1])) > 1 or (keep == 2 and any(stored))
         finally:
-            self.scale = outside
-            self.depth = max(self.depth - 1, 0)
+            program.scale = outside
+            program.depth -= 1
 
     def access(self, kind: AccessKind, pointers: Any, mask: Any, element_bytes: int) -> None:
         """Record one access of a block of pointers."""
-        import numpy as np
-
         addresses = np.asarray(pointers)
         allowed = np.broadcast_to(np.asarray(mask, dtype=bool), addresses.shape)
         self.spend(1 + addresses.size / 4000)
@@ -168,7 +164,7 @@ class Tracer:
         if self.brief:
             return
         line = self.lines.setdefault((self.current_line(), kind), Line(element_bytes))
-        weight = self.scale * self.program.weight
+        weight = self.program.scale * self.program.weight
         line.executions += weight
         line.elements += weight * addresses.size
         line.active += weight * int(allowed.sum())
@@ -178,9 +174,9 @@ class Tracer:
             self._lay_out(line, addresses, allowed, weight)
         sectors = np.unique(touched // SECTOR_BYTES)
         if kind == "load":
-            self._read(sectors)
+            _read(self.program, sectors)
         else:
-            self._write(sectors)
+            _write(self.program, sectors)
 
     def _place(self, kind: AccessKind, addresses: Any, element_bytes: int) -> None:
         """Count bytes by tensor, and note what is outside of all."""
@@ -190,7 +186,7 @@ class Tracer:
         elif kind == "load" and self.others.stored_before(found, addresses):
             self.races.add(self.current_line())
         for base, size in found.items():
-            self.program.moved[base, kind] += size * self.scale
+            self.program.moved[base, kind] += size * self.program.scale
             if kind == "load":
                 self.program.loaded += size
             else:
@@ -201,8 +197,6 @@ class Tracer:
 
     def _lay_out(self, line: Line, addresses: Any, allowed: Any, weight: float) -> None:
         """Count sectors for every way lanes may be laid over the elements."""
-        import numpy as np
-
         for fastest in range(addresses.ndim) if addresses.ndim else (0,):
             if addresses.ndim > 1 and addresses.shape[fastest] == 1:
                 continue
@@ -227,50 +221,38 @@ class Tracer:
                     known[1] += weight * _distinct(requests)
                     known[2] += weight * _distinct(np.where(requests < 0, -1, requests // 4))
 
-    def _read(self, sectors: Any) -> None:
-        """Tell first touches from repeated ones, and how far back those lie."""
-        import numpy as np
 
-        program = self.program
-        at = np.searchsorted(program.sectors, sectors)
-        known = np.zeros(len(sectors), dtype=bool)
-        inside = at < len(program.sectors)
-        known[inside] = program.sectors[at[inside]] == sectors[inside]
-        again = at[known]
-        unique = float(program.weights.sum()) * SECTOR_BYTES
-        for power, times in zip(
-            *np.unique(
-                np.ceil(np.log2(np.maximum(program.total - program.touched[again], SECTOR_BYTES))),
-                return_counts=True,
-            ),
-            strict=True,
-        ):
-            bucket = int(min(power, math.ceil(math.log2(max(unique, SECTOR_BYTES)))))
-            program.reuse[bucket] += float(times) * self.scale * SECTOR_BYTES
-        program.total += len(sectors) * self.scale * SECTOR_BYTES
-        program.touched[again] = program.total
-        fresh = sectors[~known]
-        if len(fresh):
-            places = at[~known]
-            program.sectors = np.insert(program.sectors, places, fresh)
-            program.weights = np.insert(program.weights, places, self.scale)
-            program.touched = np.insert(program.touched, places, program.total)
+def _read(program: Program, sectors: Any) -> None:
+    """Tell first touches from repeated ones, and how far back those lie."""
+    at = np.searchsorted(program.sectors, sectors)
+    known = np.zeros(len(sectors), dtype=bool)
+    inside = at < len(program.sectors)
+    known[inside] = program.sectors[at[inside]] == sectors[inside]
+    again = at[known]
+    unique = float(program.weights.sum()) * SECTOR_BYTES
+    most = math.ceil(math.log2(max(unique, SECTOR_BYTES)))
+    distances = np.maximum(program.total - program.touched[again], SECTOR_BYTES)
+    powers, counts = np.unique(np.ceil(np.log2(distances)), return_counts=True)
+    for power, times in zip(powers, counts, strict=True):
+        program.reuse[int(min(power, most))] += float(times) * program.scale * SECTOR_BYTES
+    program.total += len(sectors) * program.scale * SECTOR_BYTES
+    program.touched[again] = program.total
+    fresh, places = sectors[~known], at[~known]
+    program.sectors = np.insert(program.sectors, places, fresh)
+    program.weights = np.insert(program.weights, places, program.scale)
+    program.touched = np.insert(program.touched, places, program.total)
 
-    def _write(self, sectors: Any) -> None:
-        import numpy as np
 
-        program = self.program
-        fresh = np.setdiff1d(sectors, program.written)
-        places = np.searchsorted(program.written, fresh)
-        program.written = np.insert(program.written, places, fresh)
-        program.written_weights = np.insert(program.written_weights, places, self.scale)
-        program.total += len(sectors) * self.scale * SECTOR_BYTES
+def _write(program: Program, sectors: Any) -> None:
+    fresh = np.setdiff1d(sectors, program.written)
+    places = np.searchsorted(program.written, fresh)
+    program.written = np.insert(program.written, places, fresh)
+    program.written_weights = np.insert(program.written_weights, places, program.scale)
+    program.total += len(sectors) * program.scale * SECTOR_BYTES
 
 
 def _distinct(rows: Any) -> int:
     """Distinct values in each row, summed over rows; -1 is none."""
-    import numpy as np
-
     ordered = np.sort(rows, axis=1)
     steps = int((ordered[:, 1:] != ordered[:, :-1]).sum()) + len(ordered)
     return steps - int((ordered[:, 0] == -1).sum())
@@ -280,24 +262,21 @@ class Storages:
     """Gives every tensor's memory an address of its own; `meta` tensors have none."""
 
     def __init__(self) -> None:
-        self._bases: dict[int, int] = {}
+        self._bases: dict[int, tuple[int, Any]] = {}
+        """Key -> base address, and the storage, which keeps the key from being used again."""
         self.sizes: dict[int, int] = {}
         """Base address -> bytes."""
-        self._kept: list[Any] = []
         self._next = APART
 
     def address(self, tensor: Any) -> int:
         """Address of the tensor's first element."""
-        offset: int = tensor.storage_offset() * tensor.element_size()
-        return self.base(tensor) + offset
+        return self.base(tensor) + int(tensor.storage_offset() * tensor.element_size())
 
     def base(self, tensor: Any) -> int:
         """Address of the memory that the tensor lies in."""
         storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key not in self._bases:
-            self._kept.append(storage)  # keeps the key from being used again
-            self._bases[key] = self._next
+        if storage._cdata not in self._bases:
+            self._bases[storage._cdata] = self._next, storage
             self.sizes[self._next] = storage.nbytes()
             self._next += -(-storage.nbytes() // (1 << 21)) * (1 << 21) + APART
-        return self._bases[key]
+        return self._bases[storage._cdata][0]

@@ -1,14 +1,15 @@
-"""Which bytes a launch touches, and what of it reaches each memory level."""
+"""Which bytes a launch touches, what of it reaches each memory level, and what requests touch."""
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections import defaultdict
+from collections.abc import Sequence
 
-from kernel_profiling.gpus import Gpu
-from kernel_profiling.profile import Record
+from kernel_profiling.gpus import KIB, SECTOR_BYTES, Gpu
+from kernel_profiling.profile import AccessKind, CodeAccess, Launch, Record
 
-AccessKind = Literal["load", "store", "atomic"]
-L1_BYTES_PER_SM = {80: 192, 86: 128, 87: 192, 89: 128, 90: 256, 100: 256, 120: 128}
+L1_KIB_PER_SM = {80: 192, 86: 128, 87: 192, 89: 128, 90: 256, 100: 256, 120: 128}
 """KiB of L1 and shared memory together, by compute capability (NVIDIA's tuning guides)."""
 L2_SHARE = 0.5
 """Share of the L2 that one launch's data can count on: data reach an SM through the near half of
@@ -103,11 +104,8 @@ class LaunchTrace(Record):
 
     name: str
     grid: tuple[int, int, int]
-    num_warps: int
     config: str | None = None
     """The autotuner's configuration that was traced."""
-    cut_short: bool = False
-    """Whether a program was stopped because it did too much to interpret."""
     lines: list[LineAccess] = []
     loops: dict[int, float] = {}
     """Line of a loop -> its turns in a program, mean over programs."""
@@ -123,28 +121,14 @@ class LaunchTrace(Record):
     """Whether whole numbers were read, which may be addresses or decide what is done."""
     failed: str | None = None
 
-    @property
-    def programs(self) -> int:
-        """Programs of the grid."""
-        return self.grid[0] * self.grid[1] * self.grid[2]
-
 
 class AccessTrace(Record):
     """Every launch of one bound call, as far as the interpreter could follow it."""
 
-    gpu: str
     launches: list[LaunchTrace] = []
-    traffic: dict[str, float] = {}
-    """Bytes of the whole call at `registers`, `l2`, `dram`, at half the warps an SM can hold."""
     outputs: list[OutputUse] = []
     failed: str | None = None
     """Why there is no trace, or only a part of one."""
-
-
-def l1_bytes(gpu: Gpu, shared_bytes_per_sm: int) -> int:
-    """Bytes of L1 left on an SM where blocks take so much shared memory."""
-    capability = max((c for c in L1_BYTES_PER_SM if c <= gpu.capability), default=80)
-    return max(L1_BYTES_PER_SM[capability] * 1024 - shared_bytes_per_sm, 16 * 1024)
 
 
 def launch_traffic(
@@ -155,12 +139,13 @@ def launch_traffic(
     A program's repeated reads hit the L1 where what all blocks of an SM touched in between fits
     there, else the L2 where what all running blocks touched in between fits, else they go to
     memory. What an earlier program read comes from the L2 where the programs between the two fit.
-    Stores go through to the L2 and reach memory once. `dram` is split in `dram_read` and
-    `dram_write`.
+    Stores go through to the L2 and reach memory once. `dram_read` is the part of `dram` that is
+    no store.
     """
-    programs = trace.programs
+    programs = math.prod(trace.grid)
     running = min(programs, gpu.sms * blocks_per_sm)
-    l1_capacity = l1_bytes(gpu, shared_bytes * blocks_per_sm)
+    capability = max((c for c in L1_KIB_PER_SM if c <= gpu.capability), default=80)
+    l1_capacity = max(L1_KIB_PER_SM[capability] * KIB - shared_bytes * blocks_per_sm, 16 * KIB)
     l2_capacity = gpu.l2_bytes * L2_SHARE
     resident = min(blocks_per_sm, -(-programs // gpu.sms))
     asked = sum(item.elements * item.active * item.element_bytes for item in trace.lines)
@@ -197,5 +182,78 @@ def launch_traffic(
         "l2": (first + from_l2 + written) * programs,
         "dram": read + stored,
         "dram_read": read,
-        "dram_write": stored,
     }
+
+
+def pair_launches(
+    launches: Sequence[Launch], trace: AccessTrace | None
+) -> list[tuple[Launch, LaunchTrace | None]]:
+    """Each launch with its trace: same kernel, grid and configuration, in order."""
+    left = list(trace.launches) if trace is not None else []
+    pairs: list[tuple[Launch, LaunchTrace | None]] = []
+    for launch in launches:
+        same = [t for t in left if t.name == launch.name and t.grid == launch.grid and t.lines]
+        exact = [t for t in same if t.config == launch.config]
+        chosen = next(iter(exact or same), None)
+        if chosen is not None:
+            left.remove(chosen)
+        pairs.append((launch, chosen))
+    return pairs
+
+
+def touched(access: CodeAccess, trace: LaunchTrace | None) -> tuple[float, float]:
+    """128-byte lines and sectors one warp request touches, given how lanes lie over the block."""
+    seen = _find_line(access, trace)
+    if access.lane_elements == 0 or (trace is not None and (seen is None or not seen.patterns)):
+        return 1.0, 1.0
+    if seen is None:
+        return max(1.0, access.bits * 32 / 8 / 128), _ideal(access)
+    vector = max(1, access.bits // 8 // seen.element_bytes)
+    owned = access.lane_elements or vector
+
+    def distance(pattern: Pattern) -> tuple[float, ...]:
+        return (
+            abs(pattern.fastest - access.fastest),
+            abs(math.log2(pattern.lane_elements / owned)),
+            abs(math.log2(pattern.vector / vector)),
+        )
+
+    best = min(seen.patterns, key=distance)
+    return best.lines, best.sectors
+
+
+def _ideal(access: CodeAccess) -> float:
+    """The fewest sectors that a warp's bytes need."""
+    return max(1.0, access.bits * 32 / 8 / SECTOR_BYTES)
+
+
+def with_requests(launch: Launch, trace: LaunchTrace | None) -> Launch:
+    """The launch with `sectors_per_request` of its lines, and the fewest that these bytes need.
+
+    Only of lines that the trace met with lanes on different elements: for the others the compiler
+    alone knows nothing. A static estimate, every instruction of a line counted once.
+    """
+    if trace is None:
+        return launch
+    requests: dict[int, list[CodeAccess]] = defaultdict(list)
+    for access in (access for region in launch.regions for access in region.accesses):
+        seen = _find_line(access, trace)
+        if access.kind != "atomic" and access.lane_elements != 0 and seen and seen.patterns:
+            requests[access.line].append(access)
+    lines = []
+    for line in launch.lines:
+        accesses = requests[line.line]
+        update: dict[str, float] = {}
+        if count := sum(access.count for access in accesses):
+            sectors = sum(touched(access, trace)[1] * access.count for access in accesses)
+            ideal = sum(_ideal(access) * access.count for access in accesses)
+            update["sectors_per_request"] = sectors / count
+            update["ideal_sectors_per_request"] = ideal / count
+        lines.append(line.model_copy(update=update))
+    return launch.model_copy(update={"lines": lines})
+
+
+def _find_line(access: CodeAccess, trace: LaunchTrace | None) -> LineAccess | None:
+    lines = trace.lines if trace is not None else []
+    same = (n for n in lines if n.line == access.line and n.kind == access.kind)
+    return next(same, None)

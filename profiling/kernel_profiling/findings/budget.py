@@ -12,39 +12,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernel_profiling.compiler import sass
-from kernel_profiling.gpus import UnknownGpu, find_gpu
+from kernel_profiling.gpus import Gpu, UnknownGpu, find_gpu
 from kernel_profiling.profile import Floor, Launch, Profile
 
-UNIT_NAMES = {
-    "dram": "device memory",
-    "l2": "the L2",
-    "l1": "the L1 data stage",
-    "lsu": "the load/store unit",
-    "issue": "instruction issue",
-    "alu": "the integer and logic pipe",
-    "fma": "the multiply-add pipe",
-    "fma_heavy": "the integer half of the multiply-add pipe",
-    "special": "the special-function pipe",
-    "fp64": "the double precision pipe",
-    "uniform": "the uniform pipe",
-    "matrix": "the matrix units",
-    "atomics": "the atomic units of the L2",
+UNITS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "dram": ("device memory", ("dram_busy",)),
+    "l2": ("the L2", ("l2_busy", "l2_to_sm_busy", "sm_to_l2_busy")),
+    "l1": ("the L1 data stage", ("l1_busy", "l1_writeback_busy")),
+    "lsu": ("the load/store unit", ("lsu_busy",)),
+    "issue": ("instruction issue", ("issue_busy",)),
+    "alu": ("the integer and logic pipe", ("alu_busy",)),
+    "fma": ("the multiply-add pipe", ("fma_busy",)),
+    "fma_heavy": ("the integer half of the multiply-add pipe", ("fma_heavy_busy",)),
+    "special": ("the special-function pipe", ("special_busy",)),
+    "fp64": ("the double precision pipe", ("fp64_busy",)),
+    "uniform": ("the uniform pipe", ("uniform_busy",)),
+    "matrix": ("the matrix units", ("matrix_busy",)),
+    "atomics": ("the atomic units of the L2", ("atomic_busy",)),
 }
-_METRICS: dict[str, tuple[str, ...]] = {
-    "dram": ("dram_busy",),
-    "l2": ("l2_busy", "l2_to_sm_busy", "sm_to_l2_busy"),
-    "l1": ("l1_busy", "l1_writeback_busy"),
-    "lsu": ("lsu_busy",),
-    "issue": ("issue_busy",),
-    "alu": ("alu_busy",),
-    "fma": ("fma_busy",),
-    "fma_heavy": ("fma_heavy_busy",),
-    "special": ("special_busy",),
-    "fp64": ("fp64_busy",),
-    "uniform": ("uniform_busy",),
-    "matrix": ("matrix_busy",),
-    "atomics": ("atomic_busy",),
-}
+"""Unit -> what it is called, and the metrics of which the highest says how busy it is."""
 ARITHMETIC = ("issue", "alu", "fma", "fma_heavy", "special", "fp64", "uniform")
 """Units that work is taken off when instructions go away."""
 
@@ -66,16 +52,6 @@ class Budget:
     """Share (0..1) of the SMs that had work, averaged over the launch."""
 
     @property
-    def kept_busy(self) -> float | None:
-        """How busy the busiest unit is where there is work: SMs without any are another matter.
-
-        A tenth of the SMs or less idle is the end of any launch and is left as it is.
-        """
-        if self.peak is None:
-            return None
-        return self.peak if self.active >= 0.9 else min(1.0, self.peak / self.active)
-
-    @property
     def busiest(self) -> str | None:
         """The unit that is busy longest."""
         return max(self.busy, key=lambda unit: self.busy[unit], default=None)
@@ -84,6 +60,16 @@ class Budget:
     def peak(self) -> float | None:
         """How busy the busiest unit is."""
         return max(self.busy.values(), default=None)
+
+    @property
+    def kept_busy(self) -> float | None:
+        """How busy the busiest unit is where there is work: SMs without any are another matter.
+
+        A tenth of the SMs or less idle is the end of any launch and is left as it is.
+        """
+        if self.peak is None or self.active >= 0.9:
+            return self.peak
+        return min(1.0, self.peak / self.active)
 
     def after(self, factors: Mapping[str, float]) -> Budget:
         """The budget with each unit's work multiplied by its factor."""
@@ -95,17 +81,41 @@ class Budget:
 
         Where nothing is known of the units, every unit named is taken for the busiest.
         """
-        if not self.busy:
+        before, after = self.peak, self.after(factors).peak
+        if before is None or after is None:
             return 1 / max(*factors.values(), 1e-3)
-        before, after = max(self.busy.values()), max(self.after(factors).busy.values())
         return max(1.0, before / max(after, 1e-3))
 
-    def next_limit(self, factors: Mapping[str, float]) -> str | None:
-        """What holds the launch back once those factors apply: `the L2, 41% busy`."""
+    def gain_without_wait(self, launch: Launch, name: str) -> float:
+        """Bound where this wait goes away: its time, and no more than the busiest unit allows."""
+        limit = 1 / self.peak if self.peak else float("inf")
+        return max(1.0, min(1 / max(1 - launch.metrics.get(name, 0.0), 1e-2), limit))
+
+    def without_instructions(self, share: float, alu: float, fma: float) -> dict[str, float]:
+        """What is left for each unit when these shares of its instructions go away."""
+        factors = {"issue": 1 - share, "alu": 1 - alu, "fma": 1 - fma, "uniform": 1 - share}
+        heavy, both = self.busy.get("fma_heavy"), self.busy.get("fma")
+        if heavy and both is not None:
+            # Floats go to either half of the pipe, so what is left spreads evenly over both.
+            factors["fma_heavy"] = min(1.0, (1 - fma) * both / heavy)
+        return factors
+
+    def is_near(self, unit: str) -> bool:
+        """Whether this unit is the next to be full: at least 0.6 of the busiest."""
+        return self.peak is not None and self.busy.get(unit, 0.0) >= 0.6 * self.peak
+
+    def evidence(self, *units: str | None) -> list[str]:
+        """How busy those units are that are known."""
+        known = [unit for unit in units if unit is not None and unit in self.busy]
+        return [f"{UNITS[unit][0]} is {100 * self.busy[unit]:.0f}% busy" for unit in known]
+
+    def next_limit(self, factors: Mapping[str, float]) -> list[str]:
+        """What holds the launch back once those factors apply."""
         after = self.after(factors)
-        if after.busiest is None:
-            return None
-        return f"{UNIT_NAMES[after.busiest]} ({100 * after.busy[after.busiest]:.0f}% busy)"
+        unit, peak = after.busiest, after.peak
+        if unit is None or peak is None:
+            return []
+        return [f"what holds it back then: {UNITS[unit][0]} ({100 * peak:.0f}% busy)"]
 
 
 @dataclass
@@ -119,6 +129,10 @@ class Case:
     budgets: list[Budget]
     shares: list[float]
     """Of the call's time, by launch; equal parts where durations are missing."""
+    gpu: Gpu | None
+    """The profile's, where it is a known one."""
+    kernels_ms: float | None
+    """The sum of the launches' durations, where all are known."""
 
     @property
     def measured(self) -> bool:
@@ -132,10 +146,21 @@ class Case:
             return float("inf")
         return max(1.0, self.time_ms / self.floor.time_ms)
 
+    def excess(self, level: str) -> float | None:
+        """Bytes moved at a level over the least; None where unknown."""
+        moved = self.profile.traffic.get(level)
+        if moved is None or self.floor is None or not self.floor.least_bytes:
+            return None
+        return moved / self.floor.least_bytes
+
     def call_gain(self, gains: Mapping[int, float]) -> float:
         """The call's bound from bounds of launches (by index): Amdahl's law over their shares."""
         left = sum(share / gains.get(index, 1.0) for index, share in enumerate(self.shares))
         return self.cap(1 / left) if left > 0 else 1.0
+
+    def gain(self, factors: Mapping[str, float]) -> float:
+        """The call's bound with these factors in every launch."""
+        return self.call_gain({i: b.gain(factors) for i, b in enumerate(self.budgets)})
 
     def cap(self, gain: float) -> float:
         """A bound no higher than the multiple of the floor, no lower than 1."""
@@ -144,19 +169,25 @@ class Case:
 
 def make_case(profile: Profile, floor: Floor | None, time_ms: float | None) -> Case:
     """Budgets and shares of every launch."""
-    durations = [launch.duration_us for launch in profile.launches]
-    known = [duration for duration in durations if duration is not None]
-    whole = sum(known) / 1e3 if known and len(known) == len(durations) else None
+    launches = profile.launches
+    known = all(launch.duration_us is not None for launch in launches)
+    whole = sum(launch.duration_us or 0.0 for launch in launches) / 1e3 if known else None
     time = time_ms or whole or profile.modelled_ms
-    count = len(profile.launches)
-    shares = [
-        launch.share if launch.share is not None else 1 / count for launch in profile.launches
-    ]
+    gpu = known_gpu(profile.gpu)
     if profile.source == "ncu":
-        budgets = [_measured(launch, floor) for launch in profile.launches]
+        budgets = [_measured(launch, floor) for launch in launches]
     else:
-        budgets = [_modelled(profile, floor, time)] * count
-    return Case(profile, floor, time, budgets, shares)
+        budgets = [_modelled(profile, floor, time, gpu)] * len(launches)
+    shares = [1 / len(launches) if n.share is None else n.share for n in launches]
+    return Case(profile, floor, time, budgets, shares, gpu, whole)
+
+
+def known_gpu(name: str) -> Gpu | None:
+    """The part of this name, key or device; None where it is not in the table."""
+    try:
+        return find_gpu(name)
+    except UnknownGpu:
+        return None
 
 
 def _measured(launch: Launch, floor: Floor | None) -> Budget:
@@ -165,20 +196,23 @@ def _measured(launch: Launch, floor: Floor | None) -> Budget:
     Device memory is measured against the floor's bandwidth (what a streaming kernel really
     reaches), since the counter's percentage is of a peak that nothing reaches.
     """
+    metrics = launch.metrics
     busy = {}
-    for unit, names in _METRICS.items():
-        shares = [launch.metrics[name] / 100 for name in names if name in launch.metrics]
+    for unit, (_, names) in UNITS.items():
+        shares = [metrics[name] / 100 for name in names if name in metrics]
         if shares:
             busy[unit] = min(1.0, max(shares))
-    moved = dram_bytes(launch)
-    if floor is not None and moved is not None and launch.duration_us:
-        reachable = moved / (floor.bandwidth_gb_s * 1e3 * launch.duration_us)
+    read, written = metrics.get("dram_read_bytes"), metrics.get("dram_write_bytes")
+    if floor is not None and read is not None and written is not None and launch.duration_us:
+        reachable = (read + written) / (floor.bandwidth_gb_s * 1e3 * launch.duration_us)
         busy["dram"] = min(1.0, max(reachable, busy.get("dram", 0.0)))
-    active, elapsed = (launch.metrics.get(f"{which}_cycles") for which in ("active", "elapsed"))
+    active, elapsed = metrics.get("active_cycles"), metrics.get("elapsed_cycles")
     return Budget(busy, min(1.0, active / elapsed) if active and elapsed else 1.0)
 
 
-def _modelled(profile: Profile, floor: Floor | None, time_ms: float | None) -> Budget:
+def _modelled(
+    profile: Profile, floor: Floor | None, time_ms: float | None, gpu: Gpu | None
+) -> Budget:
     """From modelled traffic and time: memory's share, and the rest to the instructions."""
     moved = profile.traffic.get("dram")
     if floor is None or moved is None or not time_ms:
@@ -187,20 +221,11 @@ def _modelled(profile: Profile, floor: Floor | None, time_ms: float | None) -> B
     # Which unit fills the rest is not known; instructions are what source changes can take away.
     instructions = 1.0 if dram < MEMORY_BOUND else dram / 2
     busy = {"dram": dram, **dict.fromkeys(("issue", "alu", "fma"), instructions)}
-    try:
-        gpu = find_gpu(profile.gpu)
-    except UnknownGpu:
-        return Budget(busy)
-    # An SM moves 128 bytes a clock to or from its L1, on every GPU since Volta.
-    rate = 128 * gpu.sms * gpu.boost_clock_mhz * 1e3
-    busy["l1"] = min(1.0, profile.traffic.get("l1", 0.0) / rate / time_ms)
+    if gpu is not None:
+        # An SM moves 128 bytes a clock to or from its L1, on every GPU since Volta.
+        rate = 128 * gpu.sms * gpu.boost_clock_mhz * 1e3
+        busy["l1"] = min(1.0, profile.traffic.get("l1", 0.0) / rate / time_ms)
     return Budget(busy)
-
-
-def dram_bytes(launch: Launch) -> float | None:
-    """Bytes this launch moved at device memory."""
-    read, write = (launch.metrics.get(f"dram_{way}_bytes") for way in ("read", "write"))
-    return read + write if read is not None and write is not None else None
 
 
 def integer_shares(launch: Launch) -> tuple[float, float, float] | None:
@@ -210,11 +235,15 @@ def integer_shares(launch: Launch) -> tuple[float, float, float] | None:
     """
     share = launch.metrics.get("integer_share")
     if share is None:
-        mix = _weighted_mix(launch)
+        mix: dict[str, float] = defaultdict(float)
+        parts = [region.mix for region in launch.regions] or [launch.instruction_mix]
+        for part, weight in zip(parts, _loop_weights(launch) or [1.0], strict=True):
+            for kind, count in part.items():
+                mix[kind] += weight * count
         whole = sum(mix.values())
         if not whole:
             return None
-        share = sum(mix.get(kind, 0) for kind in sass.INDEX_CLASSES) / whole
+        share = sum(mix[kind] for kind in sass.INDEX_CLASSES) / whole
     alu = launch.metrics.get("alu_integer_share", share)
     return share, alu, launch.metrics.get("fma_integer_share", share)
 
@@ -228,37 +257,13 @@ def line_shares(launch: Launch) -> dict[int, float]:
                 weights[line] += weight * count
         whole = sum(weights.values())
         return {line: weight / whole for line, weight in weights.items()} if whole else {}
-    return {
-        line.line: line.instruction_share
-        for line in launch.lines
-        if line.instruction_share is not None
-    }
-
-
-def _weighted_mix(launch: Launch) -> dict[str, float]:
-    if not launch.regions:
-        return {kind: float(count) for kind, count in launch.instruction_mix.items()}
-    mix: dict[str, float] = defaultdict(float)
-    for region, weight in zip(launch.regions, _loop_weights(launch), strict=True):
-        for kind, count in region.mix.items():
-            mix[kind] += weight * count
-    return mix
+    known = ((line.line, line.instruction_share) for line in launch.lines)
+    return {line: share for line, share in known if share is not None}
 
 
 def _loop_weights(launch: Launch) -> list[float]:
     """How often each region runs, taking every loop for one of ROUNDS rounds."""
     weights: list[float] = []
-    for region in launch.regions:
-        depth, parent = 0, region.parent
-        while parent is not None:
-            depth, parent = depth + 1, launch.regions[parent].parent
-        weights.append(float(ROUNDS**depth))
+    for region in launch.regions:  # a loop comes after the region around it
+        weights.append(1.0 if region.parent is None else ROUNDS * weights[region.parent])
     return weights
-
-
-def float32_tflops(gpu: str) -> float | None:
-    """Rate of the ordinary cores of this GPU (by name, key or device); None where it is unknown."""
-    try:
-        return find_gpu(gpu).tflops.get("float32")
-    except UnknownGpu:
-        return None

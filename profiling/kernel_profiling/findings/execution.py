@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from kernel_profiling.findings.budget import UNIT_NAMES, Budget, Case, integer_shares, line_shares
-from kernel_profiling.findings.diagnosis import (
-    Diagnosis,
-    busy_unit,
-    counted,
-    instruction_factors,
-    next_limit,
-    numbers,
-    occupancy_gain,
-    spills_matter,
-    where,
-    without_wait,
-)
-from kernel_profiling.profile import FindingKind, Launch, LineCounters
+from kernel_profiling.findings.budget import UNITS, Budget, Case, integer_shares, line_shares
+from kernel_profiling.findings.diagnosis import Diagnosis, counted, numbers, where
+from kernel_profiling.findings.memory_use import occupancy_gain, spills_matter
+from kernel_profiling.profile import FindingKind, Launch
 
 BARRIER_SHARE = 0.1
 """Share of the time at barriers from which they are told: a reduction at the end of a block costs a
@@ -31,11 +21,19 @@ def integer_overhead(case: Case, launch: Launch, budget: Budget) -> Diagnosis | 
     shares = integer_shares(launch)
     if shares is None or shares[0] < 0.4:
         return None
-    factors = instruction_factors(budget, *shares)
-    heavy, where_from = _integer_lines(launch)
+    factors = budget.without_instructions(*shares)
+    # Where it was not counted by line, the lines with the most instructions stand in.
+    weights = {n.line: float(n.index_instructions) for n in launch.lines if n.index_instructions}
+    what = "these" if weights else "all instructions"
+    weights = weights or line_shares(launch)
+    whole = sum(weights.values())
+    lines = sorted(launch.lines, key=lambda line: -weights.get(line.line, 0.0))
+    heavy = [n for n in lines if whole and weights.get(n.line, 0.0) >= 0.1 * whole][:4]
     dividing = [line for line in launch.lines if line.divisions]
     evidence = [f"integer share of the {counted(case)} instructions: {100 * shares[0]:.0f}%"]
-    evidence += where_from
+    for line in heavy:
+        share = 100 * weights[line.line] / whole
+        evidence.append(f"line {line.line}: {share:.0f}% of {what}: {line.text.strip()}")
     if dividing:
         evidence.append(f"division by a value unknown at compile time: {where(dividing)}")
     wide = launch.metrics.get("wide_address_share")
@@ -45,39 +43,13 @@ def integer_overhead(case: Case, launch: Launch, budget: Budget) -> Diagnosis | 
         FindingKind.INTEGER_OVERHEAD,
         f"{100 * shares[0]:.0f}% of the instructions compute indices, addresses and masks"
         + (f", most for {where(heavy)}" if heavy else ""),
-        [
-            *evidence,
-            *busy_unit(budget, "alu"),
-            *busy_unit(budget, "issue"),
-            *next_limit(budget, factors),
-        ],
+        [*evidence, *budget.evidence("alu", "issue"), *budget.next_limit(factors)],
         budget.gain(factors),
         "Make shapes, strides and window sizes constexpr so that divisions and masks fold away; "
         "put indices on the grid instead of dividing a flat one; keep offsets 32-bit where they "
         "fit; hoist addresses out of loops; reuse one address for several elements.",
         numbers(dividing + [line for line in heavy if line not in dividing]),
     )
-
-
-def _integer_lines(launch: Launch) -> tuple[list[LineCounters], list[str]]:
-    """The lines most index arithmetic is for, and their evidence.
-
-    Where it was not counted by line, the lines with the most instructions stand in.
-    """
-    weights = {
-        line.line: float(line.index_instructions)
-        for line in launch.lines
-        if line.index_instructions
-    }
-    what = "these" if weights else "all instructions"
-    weights = weights or line_shares(launch)
-    whole = sum(weights.values())
-    lines = sorted(launch.lines, key=lambda line: -weights.get(line.line, 0.0))
-    heavy = [line for line in lines if whole and weights.get(line.line, 0.0) >= 0.1 * whole][:4]
-    return heavy, [
-        f"line {line.line}: {100 * weights[line.line] / whole:.0f}% of {what}: {line.text.strip()}"
-        for line in heavy
-    ]
 
 
 def instruction_issue(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
@@ -90,7 +62,7 @@ def instruction_issue(case: Case, launch: Launch, budget: Budget) -> Diagnosis |
     shares = integer_shares(launch)
     if issue is None or issue < 0.7 or shares is None or not case.measured:
         return None
-    factors = instruction_factors(budget, *(1 - share for share in shares))
+    factors = budget.without_instructions(*(1 - share for share in shares))
     lines = sorted(launch.lines, key=lambda line: -(line.instruction_share or 0))[:3]
     return Diagnosis(
         FindingKind.ISSUE_BOUND,
@@ -100,7 +72,7 @@ def instruction_issue(case: Case, launch: Launch, budget: Budget) -> Diagnosis |
             f"{line.text}"
             for line in lines
         ]
-        + next_limit(budget, factors),
+        + budget.next_limit(factors),
         budget.gain(factors),
         "Do more with each instruction: wider loads, packed or matrix arithmetic, values reused in "
         "registers over several outputs, loops unrolled.",
@@ -116,7 +88,7 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     peak = budget.kept_busy
     if not case.measured or peak is None or budget.busiest is None or peak > 0.95:
         return None
-    busiest = UNIT_NAMES[budget.busiest]
+    busiest = UNITS[budget.busiest][0]
     names = {
         "idle_memory": "memory",
         "idle_barrier": "barriers",
@@ -166,7 +138,6 @@ def occupancy(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
         return None
     if spills_matter(launch) and launch.occupancy_limiter == "registers":
         return None  # the spills are the same lack of registers, and say more
-    gain = occupancy_gain(case, budget, share)
     cause = launch.occupancy_limiter or "its size"
     detail = {
         "registers": f"{launch.registers} registers a thread",
@@ -175,8 +146,8 @@ def occupancy(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     return Diagnosis(
         FindingKind.OCCUPANCY,
         f"Only {100 * share:.0f}% of an SM's warps fit, limited by {cause}",
-        [f"theoretical occupancy {100 * share:.0f}%", detail, *busy_unit(budget, budget.busiest)],
-        gain,
+        [f"theoretical occupancy {100 * share:.0f}%", detail, *budget.evidence(budget.busiest)],
+        occupancy_gain(case, budget, share),
         "Use fewer registers or less shared memory a block: a smaller block of elements a warp, "
         "more warps for the same block (num_warps), fewer stages, smaller live values in loops.",
     )
@@ -189,7 +160,7 @@ def synchronisation(case: Case, launch: Launch, budget: Budget) -> Diagnosis | N
     wait = launch.metrics.get("idle_barrier", 0.0)
     if wait < BARRIER_SHARE:
         return None
-    gain = without_wait(budget, launch, "idle_barrier")
+    gain = budget.gain_without_wait(launch, "idle_barrier")
     others = ("idle_memory", "idle_shared", "idle_dependency")
     if budget.kept_busy and wait >= max(launch.metrics.get(name, 0.0) for name in others):
         gain = max(gain, 1 / budget.kept_busy)

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 
 from kernel_profiling.findings import execution, memory_use, whole_call
 from kernel_profiling.findings.budget import Budget, Case, make_case
 from kernel_profiling.findings.diagnosis import Diagnosis
 from kernel_profiling.profile import Finding, FindingKind, Floor, Launch, Profile
+
+WORTH = 1.03
+"""Bounds below this are left out: a timer's noise is 1%, and a win must stand clear of it."""
 
 _CHECKS: tuple[Callable[[Case, Launch, Budget], Diagnosis | None], ...] = (
     memory_use.uncoalesced,
@@ -63,20 +67,17 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
     if not profile.launches and not profile.torch_operations:
         return []
     case = make_case(profile, floor, time_ms)
-    found = [
-        finding
-        for finding in (
-            whole_call.at_floor(case),
-            *(whole_call.excess(case, level) for level in ("dram", "l2", "l1")),
-            whole_call.idle_matrix_units(case),
-            whole_call.excess_arithmetic(case),
-            whole_call.tail(case),
-            whole_call.many_launches(case),
-            whole_call.time_in_libraries(case),
-            whole_call.launch_bound(case, time_ms),
-        )
-        if finding is not None
+    call = [
+        whole_call.at_floor(case),
+        *(whole_call.excess(case, level) for level in ("dram", "l2", "l1")),
+        whole_call.idle_matrix_units(case),
+        whole_call.excess_arithmetic(case),
+        whole_call.tail(case),
+        whole_call.many_launches(case),
+        whole_call.time_in_libraries(case),
+        whole_call.launch_bound(case, time_ms),
     ]
+    diagnoses = [diagnosis for diagnosis in call if diagnosis is not None]
     by_kind: dict[FindingKind, list[tuple[int, Diagnosis]]] = defaultdict(list)
     for index, launch in enumerate(profile.launches):
         # Under a twentieth of the time nothing in a launch is worth a rewrite.
@@ -86,37 +87,36 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
                 if diagnosis is not None:
                     by_kind[diagnosis.kind].append((index, diagnosis))
     for same in by_kind.values():
-        gain = case.call_gain({index: diagnosis.gain for index, diagnosis in same})
         _, worst = max(same, key=lambda pair: pair[1].gain * case.shares[pair[0]])
-        if gain >= whole_call.WORTH or worst.near:
-            found.append(_finding(case, same, worst, gain))
-    found = _said_once(found)
-    # Bounds are known to two digits; what is equal in those is ordered by kind.
-    return sorted(
-        found,
-        key=lambda f: (
-            f.kind != FindingKind.AT_FLOOR,
-            -float(f"{f.gain_bound:.2g}"),
-            _ORDER.index(f.kind),
-        ),
-    )
+        names = ", ".join(profile.launches[index].name for index, _ in same)
+        launches = [f"launch {names}"] if len(profile.launches) > 1 else []
+        diagnoses.append(
+            replace(
+                worst,
+                evidence=[*launches, *worst.evidence],
+                gain=case.call_gain({index: one.gain for index, one in same}),
+                lines=list(dict.fromkeys(line for _, one in same for line in one.lines)),
+            )
+        )
+    found = [
+        Finding(
+            kind=one.kind,
+            title=one.title,
+            evidence=one.evidence,
+            lines=list(one.lines),
+            gain_bound=one.gain,
+            advice=one.advice,
+        )
+        for one in diagnoses
+        if one.gain >= WORTH or one.near
+    ]
 
+    def rank(finding: Finding) -> tuple[bool, float, int]:
+        # Bounds are known to two digits; what is equal in those is ordered by kind.
+        bound = float(f"{finding.gain_bound:.2g}")
+        return finding.kind != FindingKind.AT_FLOOR, -bound, _ORDER.index(finding.kind)
 
-def _finding(
-    case: Case, same: list[tuple[int, Diagnosis]], worst: Diagnosis, gain: float
-) -> Finding:
-    evidence = list(worst.evidence)
-    if len(case.profile.launches) > 1:
-        names = ", ".join(case.profile.launches[index].name for index, _ in same)
-        evidence.insert(0, f"launch {names}")
-    return Finding(
-        kind=worst.kind,
-        title=worst.title,
-        evidence=evidence,
-        lines=list(dict.fromkeys(line for _, one in same for line in one.lines)),
-        gain_bound=gain,
-        advice=worst.advice,
-    )
+    return sorted(_said_once(found), key=rank)
 
 
 def _said_once(found: list[Finding]) -> list[Finding]:

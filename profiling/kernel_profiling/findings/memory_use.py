@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from kernel_profiling.findings.budget import ARITHMETIC, UNIT_NAMES, Budget, Case, line_shares
-from kernel_profiling.findings.diagnosis import (
-    Diagnosis,
-    access,
-    busy_unit,
-    counted,
-    is_near,
-    next_limit,
-    numbers,
-    occupancy_gain,
-    spills_matter,
-    traffic_excess,
-    where,
-    without_wait,
-)
-from kernel_profiling.profile import FindingKind, Launch, LineCounters
+from kernel_profiling.findings.budget import ARITHMETIC, UNITS, Budget, Case, line_shares
+from kernel_profiling.findings.diagnosis import Diagnosis, access, counted, numbers, where
+from kernel_profiling.profile import FindingKind, Launch
 
 VECTOR_BITS = 128
 """Widest access of one lane on every GPU before Blackwell; four words."""
 WORD_BITS = 32
 """Up to one word a lane, a warp's access fills no more than one 128-byte line."""
-_FEWER_ATOMICS = (
-    "Reduce within the block first and add once a block, spread the sums over several addresses, "
-    "or write partial results and add them in a second launch."
-)
 
 
 def uncoalesced(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
@@ -50,28 +33,24 @@ def uncoalesced(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     ratio = launch.metrics.get("sectors_over_ideal", sectors / ideal if ideal else 1.0)
     if not bad or ratio < 1.5:
         return None
-    excess = traffic_excess(case, "dram"), traffic_excess(case, "l2")
-    factors = {
-        "l1": 1 / ratio,
-        "dram": 1 / min(ratio, excess[0]),
-        "l2": 1 / min(ratio, excess[1]),
-    }
+    excess = {level: max(1.0, case.excess(level) or 1.0) for level in ("dram", "l2")}
+    factors = {level: 1 / min(ratio, times) for level, times in excess.items()} | {"l1": 1 / ratio}
     gain = budget.gain(factors) if budget.busy else ratio
-    if excess[1] >= 1.5:
-        gain = max(gain, without_wait(budget, launch, "idle_memory"))
+    if excess["l2"] >= 1.5:
+        gain = max(gain, budget.gain_without_wait(launch, "idle_memory"))
     evidence = [access(line) for line in bad]
     evidence.append(f"global sectors moved: {ratio:.1f} times what the lanes' bytes need")
     return Diagnosis(
         FindingKind.UNCOALESCED,
         f"Neighbouring lanes load far apart: {ratio:.1f} times the sectors needed, "
         f"most on {where(bad)}",
-        [*evidence, *busy_unit(budget, "l1")],
+        [*evidence, *budget.evidence("l1")],
         gain,
         "Let neighbouring lanes touch neighbouring elements of the fastest dimension: order the "
         "block's indices so, keep the accesses of one load on consecutive elements, or load whole "
         "rows and pick from them in registers.",
         numbers(bad),
-        near=is_near(budget, "l1"),
+        near=budget.is_near("l1"),
     )
 
 
@@ -108,7 +87,7 @@ def narrow_access(case: Case, launch: Launch, budget: Budget) -> Diagnosis | Non
         [
             *(access(line) for line in narrow),
             f"{100 * share:.0f}% of the {counted(case)} instructions are there",
-            *next_limit(budget, factors),
+            *budget.next_limit(factors),
         ],
         gain,
         "Give each lane consecutive elements: make innermost strides and sizes constexpr, let "
@@ -127,22 +106,17 @@ def masked_lanes(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None
     on = launch.metrics.get("load_lanes_on")
     active = launch.metrics.get("lanes_active")
     if on is not None and on < 16:
-        masked = [
-            line
-            for line in launch.lines
-            if line.load_lanes_on is not None and line.load_lanes_on < 16
-        ]
+        lines = [n for n in launch.lines if n.load_lanes_on is not None and n.load_lanes_on < 16]
         title = (
             f"{100 * (1 - on / 32):.0f}% of the lanes of masked loads are switched off: "
-            f"the work of these lanes on {where(masked)} gives nothing"
+            f"the work of these lanes on {where(lines)} gives nothing"
         )
         advice = (
             "Compute which elements contribute before the loop and give lanes only to those: split "
             "the outputs into classes (by parity, by region) that each have a fixed set of "
             "contributing inputs, and write the constant rest without computing it."
         )
-        fraction, lines = on / 32, masked
-        evidence = [f"lanes on in masked loads: {on:.1f} of 32"]
+        fraction, evidence = on / 32, [f"lanes on in masked loads: {on:.1f} of 32"]
     elif active is not None and active < 24:
         lines = []
         title = f"Branches split the warps: {active:.0f} of 32 lanes follow the branch"
@@ -150,9 +124,25 @@ def masked_lanes(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None
         fraction, evidence = active / 32, [f"active lanes of an instruction: {active:.1f} of 32"]
     else:
         return None
-    units = [unit for unit in UNIT_NAMES if unit not in {"dram", "l2"}]
+    units = [unit for unit in UNITS if unit not in {"dram", "l2"}]
     gain = budget.gain(dict.fromkeys(units, max(fraction, 1e-3)))
     return Diagnosis(FindingKind.DIVERGENCE, title, evidence, gain, advice, numbers(lines))
+
+
+def occupancy_gain(case: Case, budget: Budget, share: float) -> float:
+    """Bound where a share (0..1) of the warps fits and half of them do; see `execution.occupancy`.
+
+    Measured, no more than the busiest unit allows.
+    """
+    gain = 0.5 / max(share, 1e-2)
+    return min(gain, 1 / budget.kept_busy) if case.measured and budget.kept_busy else gain
+
+
+def spills_matter(launch: Launch) -> bool:
+    """Whether more than 1% of the instructions of this launch's lines move spilled values."""
+    whole = sum(line.instructions or 0 for line in launch.lines)
+    spilled = sum(line.spill_instructions or 0 for line in launch.lines)
+    return bool(launch.spill_bytes) and spilled > 0.01 * whole
 
 
 def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
@@ -209,11 +199,11 @@ def bank_conflicts(case: Case, launch: Launch, budget: Budget) -> Diagnosis | No
     share = min(1.0, conflicts / passes)
     lines = [line for line in launch.lines if line.bank_conflicts]
     factors = {"l1": 1 - share, "lsu": 1 - share}
-    gain = max(budget.gain(factors), without_wait(budget, launch, "idle_shared"))
+    gain = max(budget.gain(factors), budget.gain_without_wait(launch, "idle_shared"))
     return Diagnosis(
         FindingKind.BANK_CONFLICTS,
         f"{100 * share:.0f}% of the passes through shared memory are bank conflicts",
-        [f"{conflicts:.3g} conflicts in {passes:.3g} passes", *busy_unit(budget, "l1")],
+        [f"{conflicts:.3g} conflicts in {passes:.3g} passes", *budget.evidence("l1")],
         gain,
         "Change what the lanes of a warp address at once: another order of dimensions, a padded or "
         "swizzled layout, a reduction or transposition along the other axis.",
@@ -222,40 +212,35 @@ def bank_conflicts(case: Case, launch: Launch, budget: Budget) -> Diagnosis | No
 
 
 def atomics(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
-    """Atomics serialise in the L2. Bound: the atomic unit's work, and the stalls on them, gone."""
+    """Atomics serialise in the L2. Bound: the atomic unit's work, and the stalls on them, gone.
+
+    Without a GPU: as many atomics as loads, where one a block is usual. Bound: these gone.
+    """
     lines = [line for line in launch.lines if "atomic" in line.text]
-    if not case.measured:
-        return _static_atomics(launch, lines)
-    sectors = sum(launch.metrics.get(f"{kind}_sectors", 0) for kind in ("atomic", "reduction"))
-    if not sectors:
-        return None
-    stalls = min(0.95, sum(line.stall_share or 0 for line in lines))
-    gain = max(budget.gain({"atomics": 0.05, "l2": 0.5}), 1 / (1 - stalls))
+    on_lines = where(lines) if lines else ""
+    if case.measured:
+        sectors = sum(launch.metrics.get(f"{kind}_sectors", 0) for kind in ("atomic", "reduction"))
+        if not sectors:
+            return None
+        stalls = min(0.95, sum(line.stall_share or 0 for line in lines))
+        gain = max(budget.gain({"atomics": 0.05, "l2": 0.5}), 1 / (1 - stalls))
+        title = "Atomics hold the launch up" + (f" on {on_lines}" if lines else "")
+        evidence = [f"{sectors:.3g} sectors of atomics", *budget.evidence("atomics")]
+        evidence.append(f"{100 * stalls:.0f}% of the stalls are on these lines")
+    else:
+        mix = launch.instruction_mix
+        count, loads = mix.get("atomic", 0), mix.get("global_load", 0)
+        if not count or count < loads:
+            return None
+        gain = (count + loads + mix.get("global_store", 0)) / max(1, loads)
+        title = f"{count} atomics to {loads} loads" + (f", on {on_lines}" if lines else "")
+        evidence = ["whether they meet at one address is not known without a GPU"]
     return Diagnosis(
         FindingKind.ATOMICS,
-        "Atomics hold the launch up" + (f" on {where(lines)}" if lines else ""),
-        [
-            f"{sectors:.3g} sectors of atomics",
-            *busy_unit(budget, "atomics"),
-            f"{100 * stalls:.0f}% of the stalls are on these lines",
-        ],
+        title,
+        evidence,
         gain,
-        _FEWER_ATOMICS,
-        numbers(lines),
-    )
-
-
-def _static_atomics(launch: Launch, lines: list[LineCounters]) -> Diagnosis | None:
-    """As many atomics as loads, where one a block is usual. Bound: the atomics of these gone."""
-    mix = launch.instruction_mix
-    atomics, loads = mix.get("atomic", 0), mix.get("global_load", 0)
-    if not atomics or atomics < loads:
-        return None
-    return Diagnosis(
-        FindingKind.ATOMICS,
-        f"{atomics} atomics to {loads} loads" + (f", on {where(lines)}" if lines else ""),
-        ["whether they meet at one address is not known without a GPU"],
-        (atomics + loads + mix.get("global_store", 0)) / max(1, loads),
-        _FEWER_ATOMICS,
+        "Reduce within the block first and add once a block, spread the sums over several "
+        "addresses, or write partial results and add them in a second launch.",
         numbers(lines),
     )

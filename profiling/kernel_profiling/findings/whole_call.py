@@ -5,18 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from kernel_profiling.findings.budget import (
-    ARITHMETIC,
-    UNIT_NAMES,
-    Case,
-    float32_tflops,
-    line_shares,
-)
-from kernel_profiling.gpus import UnknownGpu, find_gpu
-from kernel_profiling.profile import Finding, FindingKind, Launch
+from kernel_profiling.findings.budget import ARITHMETIC, UNITS, Case, known_gpu, line_shares
+from kernel_profiling.findings.diagnosis import Diagnosis
+from kernel_profiling.profile import FindingKind, Launch
 
-WORTH = 1.03
-"""Bounds below this are left out: a timer's noise is 1%, and a win must stand clear of it."""
 AT_FLOOR = 1.05
 """Within this multiple of the floor there is nothing left that a kernel can change: the floor's
 own bandwidth is known no better than to a few percent."""
@@ -24,74 +16,57 @@ EXCESS = 1.15
 """Excess from here: what a call leaves behind in the L2, and edges, move a counter by 10%."""
 
 
-def at_floor(case: Case) -> Finding | None:
+def at_floor(case: Case) -> Diagnosis | None:
     if case.floor is None or not case.time_ms or case.headroom > AT_FLOOR:
         return None
-    return Finding(
-        kind=FindingKind.AT_FLOOR,
-        title=f"At the floor: {case.headroom:.2f} times the least time of this problem; stop here",
-        evidence=[
+    return Diagnosis(
+        FindingKind.AT_FLOOR,
+        f"At the floor: {case.headroom:.2f} times the least time of this problem; stop here",
+        [
             f"{case.time_ms:.4g} ms against a floor of {case.floor.time_ms:.4g} ms",
             f"bandwidth {case.floor.bandwidth_gb_s:.0f} GB/s ({case.floor.bandwidth_source})",
         ],
-        gain_bound=case.headroom,
-        advice="Spend the effort on another kernel.",
+        case.headroom,
+        "Spend the effort on another kernel.",
+        near=True,
     )
 
 
-def excess(case: Case, level: str) -> Finding | None:
+def excess(case: Case, level: str) -> Diagnosis | None:
     """More bytes at a level than the least. Bound: that level's work in proportion to the bytes.
 
     Device memory's excess is always said; that of L2 and L1, which caches cause on purpose,
     where the level is what holds the launch back or nearly.
     """
-    moved, floor = case.profile.traffic.get(level), case.floor
-    if moved is None or floor is None or not floor.least_bytes:
+    ratio, floor, launches = case.excess(level), case.floor, case.profile.launches
+    if ratio is None or floor is None or ratio < (EXCESS if level == "dram" else 2.0):
         return None
-    ratio = moved / floor.least_bytes
-    if ratio < (EXCESS if level == "dram" else 2.0):
-        return None
-    factors = {unit: 1 / ratio for unit in ([level, "lsu"] if level == "l1" else [level])}
-    gain = case.call_gain({i: budget.gain(factors) for i, budget in enumerate(case.budgets)})
-    near = any(
-        level in budget.busy and budget.busy[level] >= 0.6 * (budget.peak or 1)
-        for budget in case.budgets
-    )
-    if gain < WORTH and not near:
-        return None
+    gain = case.gain({unit: 1 / ratio for unit in ([level, "lsu"] if level == "l1" else [level])})
     name = {"dram": "device memory", "l2": "the L2", "l1": "the L1"}[level]
+    moved = case.profile.traffic[level]
     evidence = [f"{moved / 1e9:.3f} GB at {name}; the least is {floor.least_bytes / 1e9:.3f} GB"]
-    if level == "dram":
-        ways = {"read": "dram_read_bytes", "written": "dram_write_bytes"}
-        for way, metric in ways.items():
-            parts = [launch.metrics.get(metric) for launch in case.profile.launches]
-            if all(part is not None for part in parts):
-                evidence.append(f"{way}: {sum(part or 0 for part in parts) / 1e9:.3f} GB")
-    return Finding(
-        kind=FindingKind.EXCESS_TRAFFIC,
-        title=f"{name[0].upper()}{name[1:]} moves {ratio:.1f} times the least bytes",
-        evidence=evidence,
-        lines=_heaviest_accesses(case.profile.launches),
-        gain_bound=gain,
-        advice=(
-            "Move every byte once: keep what is read in registers or shared memory until all its "
-            "uses are done, fuse passes over the same data, choose tiles whose halo is small, and "
-            "order programs so that those that share data run together."
-        ),
+    for way, metric in (("read", "dram_read_bytes"), ("written", "dram_write_bytes")):
+        parts = [launch.metrics[metric] for launch in launches if metric in launch.metrics]
+        if level == "dram" and len(parts) == len(launches):
+            evidence.append(f"{way}: {sum(parts) / 1e9:.3f} GB")
+    sectors: dict[int, float] = defaultdict(float)
+    for line in (line for launch in launches for line in launch.lines):
+        if line.sectors_per_request and line.instructions:
+            sectors[line.line] += line.sectors_per_request * line.instructions
+    return Diagnosis(
+        FindingKind.EXCESS_TRAFFIC,
+        f"{name[0].upper()}{name[1:]} moves {ratio:.1f} times the least bytes",
+        evidence,
+        gain,
+        "Move every byte once: keep what is read in registers or shared memory until all its "
+        "uses are done, fuse passes over the same data, choose tiles whose halo is small, and "
+        "order programs so that those that share data run together.",
+        sorted(sectors, key=lambda number: -sectors[number])[:3],
+        near=any(budget.is_near(level) for budget in case.budgets),
     )
 
 
-def _heaviest_accesses(launches: list[Launch]) -> list[int]:
-    """Lines that load or store, those that move the most sectors first."""
-    moved: dict[int, float] = defaultdict(float)
-    for launch in launches:
-        for line in launch.lines:
-            if line.sectors_per_request and line.instructions:
-                moved[line.line] += line.sectors_per_request * (line.instructions or 0)
-    return sorted(moved, key=lambda number: -moved[number])[:3]
-
-
-def idle_matrix_units(case: Case) -> Finding | None:
+def idle_matrix_units(case: Case) -> Diagnosis | None:
     """Matrix work on ordinary cores.
 
     The floor's FLOPs are of products and convolutions only. Where the ordinary cores at their
@@ -101,10 +76,11 @@ def idle_matrix_units(case: Case) -> Finding | None:
     """
     floor = case.floor
     own = [launch for launch in case.profile.launches if launch.triton]
-    if floor is None or not _without_matrix_units(case, own):
+    gpu = None if floor is None else known_gpu(floor.gpu)
+    if floor is None or gpu is None or not _without_matrix_units(case):
         return None
-    rate = float32_tflops(floor.gpu)
-    if rate is None or floor.flops_rate_tflop_s <= 1.05 * rate:
+    rate = gpu.tflops["float32"]
+    if floor.flops_rate_tflop_s <= 1.05 * rate:
         return None
     ordinary_ms = floor.flops / rate / 1e9
     if ordinary_ms <= floor.memory_ms:
@@ -113,32 +89,24 @@ def idle_matrix_units(case: Case) -> Finding | None:
     # Without a time, the least that ordinary cores need stands in for it.
     time_ms = case.time_ms or ordinary_ms
     gain = case.cap(time_ms / max(floor.time_ms, memory_ms))
-    if gain < WORTH:
-        return None
-    shares = [pair for launch in own for pair in line_shares(launch).items()]
-    heaviest = sorted(shares, key=lambda pair: -pair[1])[:2]
-    return Finding(
-        kind=FindingKind.IDLE_MATRIX_UNITS,
-        title=(
-            f"{floor.flops / 1e9:.3g} GFLOP of matrix work run without matrix units, "
-            f"{time_ms / floor.time_ms:.3g} times above the floor"
-        ),
-        evidence=[
+    return Diagnosis(
+        FindingKind.IDLE_MATRIX_UNITS,
+        f"{floor.flops / 1e9:.3g} GFLOP of matrix work run without matrix units, "
+        f"{time_ms / floor.time_ms:.3g} times above the floor",
+        [
             "no matrix instruction in the kernel",
             f"ordinary cores need at least {ordinary_ms:.3g} ms for it at their peak; the floor is "
             f"{floor.time_ms:.3g} ms",
             *_busiest(case),
         ],
-        lines=[line for line, _ in heaviest],
-        gain_bound=gain,
-        advice=(
-            "Write the sum as products of tiles with tl.dot (for a convolution: outputs and taps "
-            "against channels), inputs in the problem's dtype, accumulating in float32."
-        ),
+        gain,
+        "Write the sum as products of tiles with tl.dot (for a convolution: outputs and taps "
+        "against channels), inputs in the problem's dtype, accumulating in float32.",
+        _heaviest(own),
     )
 
 
-def excess_arithmetic(case: Case) -> Finding | None:
+def excess_arithmetic(case: Case) -> Diagnosis | None:
     """Lanes do more arithmetic than the problem's products and convolutions need.
 
     From twice: a sum's own additions and an epilogue come on top of the products. Only without
@@ -146,58 +114,52 @@ def excess_arithmetic(case: Case) -> Finding | None:
     for it, in proportion.
     """
     floor, launches = case.floor, case.profile.launches
-    done = [launch.metrics.get("lane_flops") for launch in launches]
-    if floor is None or not floor.flops or any(flops is None for flops in done):
+    done = [n.metrics["lane_flops"] for n in launches if "lane_flops" in n.metrics]
+    if floor is None or not floor.flops or len(done) < len(launches):
         return None
-    if not _without_matrix_units(case, [launch for launch in launches if launch.triton]):
+    flops = sum(done)
+    ratio = flops / floor.flops
+    if ratio < 2 or not _without_matrix_units(case):
         return None
-    ratio = sum(flops or 0 for flops in done) / floor.flops
-    if ratio < 2:
-        return None
-    factors = dict.fromkeys((*ARITHMETIC, "l1", "lsu"), 1 / ratio)
-    gain = case.call_gain({i: budget.gain(factors) for i, budget in enumerate(case.budgets)})
-    if gain < WORTH:
-        return None
+    gain = case.gain(dict.fromkeys((*ARITHMETIC, "l1", "lsu"), 1 / ratio))
     zeros = floor.gives_away.zero_outputs if floor.gives_away is not None else 0.0
     cause = f": {100 * zeros:.0f}% of the outputs are zero whatever the input" if zeros else ""
-    lines = [pair for launch in launches for pair in line_shares(launch).items()]
-    return Finding(
-        kind=FindingKind.EXCESS_ARITHMETIC,
-        title=f"{ratio:.1f} times the arithmetic that the problem needs{cause}",
-        evidence=[
-            f"{sum(flops or 0 for flops in done) / 1e9:.4g} GFLOP in all lanes; the problem has "
-            f"{floor.flops / 1e9:.4g}",
+    return Diagnosis(
+        FindingKind.EXCESS_ARITHMETIC,
+        f"{ratio:.1f} times the arithmetic that the problem needs{cause}",
+        [
+            f"{flops / 1e9:.4g} GFLOP in all lanes; the problem has {floor.flops / 1e9:.4g}",
             *_busiest(case),
         ],
-        lines=[line for line, _ in sorted(lines, key=lambda pair: -pair[1])[:2]],
-        gain_bound=gain,
-        advice=(
-            "Find out from the index arithmetic alone which outputs and which terms are not zero; "
-            "compute those, in classes with the same terms, and write the rest without computing."
-        ),
+        gain,
+        "Find out from the index arithmetic alone which outputs and which terms are not zero; "
+        "compute those, in classes with the same terms, and write the rest without computing.",
+        _heaviest(launches),
     )
 
 
-def _without_matrix_units(case: Case, own: list[Launch]) -> bool:
+def _heaviest(launches: list[Launch]) -> list[int]:
+    """The two lines with the most instructions."""
+    lines = [pair for launch in launches for pair in line_shares(launch).items()]
+    return [line for line, _ in sorted(lines, key=lambda pair: -pair[1])[:2]]
+
+
+def _without_matrix_units(case: Case) -> bool:
     """Whether the call is known to use none; where a library has half the time, nobody knows."""
-    if case.profile.torch_operations:
-        return False
-    mine = sum(
-        share
-        for share, launch in zip(case.shares, case.profile.launches, strict=True)
-        if launch.triton
-    )
-    return mine >= 0.5 and all(launch.matrix_instructions == 0 for launch in own)
+    pairs = zip(case.shares, case.profile.launches, strict=True)
+    own = [(share, launch) for share, launch in pairs if launch.triton]
+    idle = all(launch.matrix_instructions == 0 for _, launch in own)
+    return not case.profile.torch_operations and idle and sum(share for share, _ in own) >= 0.5
 
 
 def _busiest(case: Case) -> list[str]:
     unit, peak = case.budgets[0].busiest, case.budgets[0].peak
     if not case.measured or unit is None or peak is None:
         return []
-    return [f"busiest now: {UNIT_NAMES[unit]}, {100 * peak:.0f}%, on work that could go away"]
+    return [f"busiest now: {UNITS[unit][0]}, {100 * peak:.0f}%, on work that could go away"]
 
 
-def tail(case: Case) -> Finding | None:
+def tail(case: Case) -> Diagnosis | None:
     """SMs without work. Bound: all of them busy throughout.
 
     Measured: SM cycles of the launch over those an SM had a warp. Otherwise: rounds of blocks
@@ -213,105 +175,88 @@ def tail(case: Case) -> Finding | None:
             lines += [line.line for line in launch.lines if "program_id" in line.text]
             evidence.append(f"{launch.name}: {blocks} blocks of {launch.threads} threads")
     gain = case.call_gain(gains) if gains else 1.0
-    if gain < WORTH:
-        return None
-    return Finding(
-        kind=FindingKind.TAIL,
-        title=f"Too few blocks: SMs stand idle {100 * (1 - 1 / gain):.0f}% of the time",
-        evidence=evidence,
-        lines=lines,
-        gain_bound=gain,
-        advice=(
-            "Split the work into more blocks (smaller tiles, or the reduction split over several "
-            "programs), or into a whole multiple of what the GPU runs at once."
-        ),
+    return Diagnosis(
+        FindingKind.TAIL,
+        f"Too few blocks: SMs stand idle {100 * (1 - 1 / gain):.0f}% of the time",
+        evidence,
+        gain,
+        "Split the work into more blocks (smaller tiles, or the reduction split over several "
+        "programs), or into a whole multiple of what the GPU runs at once.",
+        lines,
     )
 
 
 def _idle_sms(case: Case, launch: Launch, blocks: int) -> float | None:
-    active = launch.metrics.get("active_cycles")
-    elapsed = launch.metrics.get("elapsed_cycles")
+    active, elapsed = (launch.metrics.get(f"{which}_cycles") for which in ("active", "elapsed"))
     if active and elapsed:
         return elapsed / active
-    if case.measured or launch.occupancy is None or not launch.threads:
+    gpu = case.gpu
+    if case.measured or gpu is None or launch.occupancy is None or not launch.threads:
         return None
-    try:
-        gpu = find_gpu(case.profile.gpu)
-    except UnknownGpu:
-        return None
-    warps = math.ceil(launch.threads / 32)
-    resident = max(1, int(launch.occupancy * gpu.max_warps_per_sm / warps))
+    resident = max(1, int(launch.occupancy * gpu.max_warps_per_sm / -(-launch.threads // 32)))
     # Few blocks spread over the SMs one by one, many fill them in rounds.
     slots = gpu.sms if blocks <= gpu.sms * resident else gpu.sms * resident
     return math.ceil(blocks / slots) / (blocks / slots)
 
 
-def many_launches(case: Case) -> Finding | None:
+def many_launches(case: Case) -> Diagnosis | None:
     """Several launches. Bound: all but the longest gone; their number where times are missing."""
     launches = case.profile.launches
     if len(launches) < 2:
         return None
-    timed = all(launch.duration_us is not None for launch in launches)
+    timed = case.kernels_ms is not None
     gain = case.cap(1 / max(case.shares) if timed else float(len(launches)))
-    if gain < WORTH:
-        return None
-    return Finding(
-        kind=FindingKind.MANY_LAUNCHES,
-        title=f"{len(launches)} launches where one might do",
-        evidence=[
+    return Diagnosis(
+        FindingKind.MANY_LAUNCHES,
+        f"{len(launches)} launches where one might do",
+        [
             f"{launch.name}: {100 * share:.0f}% of the time" if timed else launch.name
             for launch, share in zip(launches, case.shares, strict=True)
         ],
-        gain_bound=gain,
-        advice="Fuse them, so that what one writes the next does not have to read back.",
+        gain,
+        "Fuse them, so that what one writes the next does not have to read back.",
     )
 
 
-def time_in_libraries(case: Case) -> Finding | None:
+def time_in_libraries(case: Case) -> Diagnosis | None:
     """Time in kernels that are not the candidate's. Bound: they cost nothing.
 
     A compiler's profile knows that there are some, and not what they take: no bound.
     """
     if case.profile.torch_operations:
         names = ", ".join(case.profile.torch_operations)
-        return Finding(
-            kind=FindingKind.LIBRARY_TIME,
-            title=f"Work is done in torch operations that are not profiled here: {names}",
-            evidence=["their time is missing from every number here"],
-            gain_bound=1.0,
-            advice="Do this work in the Triton kernel.",
+        return Diagnosis(
+            FindingKind.LIBRARY_TIME,
+            f"Work is done in torch operations that are not profiled here: {names}",
+            ["their time is missing from every number here"],
+            1.0,
+            "Do this work in the Triton kernel.",
+            near=True,
         )
-    library = [
-        (launch, share)
-        for launch, share in zip(case.profile.launches, case.shares, strict=True)
-        if not launch.triton
-    ]
+    pairs = zip(case.profile.launches, case.shares, strict=True)
+    library = [(launch, share) for launch, share in pairs if not launch.triton]
     share = sum(part for _, part in library)
     gain = case.cap(1 / max(1 - share, 1e-3))
-    if gain < WORTH:
-        return None
-    return Finding(
-        kind=FindingKind.LIBRARY_TIME,
-        title=f"{100 * share:.0f}% of the time is in kernels of a library or the framework",
-        evidence=[f"{launch.name}: {100 * part:.0f}%" for launch, part in library],
-        gain_bound=gain,
-        advice="Do this work in the Triton kernel: copies, casts, fills and sums fold into it.",
+    return Diagnosis(
+        FindingKind.LIBRARY_TIME,
+        f"{100 * share:.0f}% of the time is in kernels of a library or the framework",
+        [f"{launch.name}: {100 * part:.0f}%" for launch, part in library],
+        gain,
+        "Do this work in the Triton kernel: copies, casts, fills and sums fold into it.",
     )
 
 
-def launch_bound(case: Case, time_ms: float | None) -> Finding | None:
+def launch_bound(case: Case, time_ms: float | None) -> Diagnosis | None:
     """The call takes longer than its kernels. Bound: the kernels alone. From a fifth of the call,
     since the profiler's and the timer's caches and clocks differ by up to that on small kernels."""
-    durations = [launch.duration_us for launch in case.profile.launches]
-    if time_ms is None or any(duration is None for duration in durations):
+    kernels_ms = case.kernels_ms
+    if time_ms is None or not kernels_ms or time_ms < 1.25 * kernels_ms:
         return None
-    kernels_ms = sum(duration or 0 for duration in durations) / 1e3
-    if not kernels_ms or time_ms < 1.25 * kernels_ms:
-        return None
-    return Finding(
-        kind=FindingKind.LAUNCH_BOUND,
-        title=f"{100 * (1 - kernels_ms / time_ms):.0f}% of the call is spent between kernels",
-        evidence=[f"call {time_ms:.4g} ms, kernels {kernels_ms:.4g} ms"],
-        gain_bound=case.cap(time_ms / kernels_ms),
-        advice="Launch less: fewer kernels, fewer allocations and checks in kernel_function.",
+    return Diagnosis(
+        FindingKind.LAUNCH_BOUND,
+        f"{100 * (1 - kernels_ms / time_ms):.0f}% of the call is spent between kernels",
+        [f"call {time_ms:.4g} ms, kernels {kernels_ms:.4g} ms"],
+        case.cap(time_ms / kernels_ms),
+        "Launch less: fewer kernels, fewer allocations and checks in kernel_function.",
+        near=True,
     )

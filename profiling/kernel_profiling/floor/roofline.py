@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from kernel_profiling.gpus import Gpu
@@ -19,13 +17,9 @@ MATRIX_SIZE = 8192
 
 
 class Ceilings(Record):
-    """What this GPU was seen to reach with this driver."""
+    """What a GPU was seen to reach at one mix of reads and writes."""
 
-    gpu: str
-    driver: str
     dtype: str
-    read_share: float
-    """Share (0..1) of the bytes moved that were read, the rest written."""
     bandwidth_gb_s: float
     """Best of several streaming kernels at that mix, 1e9 bytes a second."""
     matrix_tflops: float
@@ -46,13 +40,12 @@ def make_floor(
     the datasheet is one of a cache and is cut to it. `dtype` is of the products: `tf32`, or a name
     of torch such as bfloat16.
     """
-    rate = matrix_rate(gpu, dtype)
-    bandwidth = gpu.bandwidth_gb_s
+    rate, bandwidth = matrix_rate(gpu, dtype), gpu.bandwidth_gb_s
     if ceilings is not None:
-        hard = float("inf") if gpu.estimated else bandwidth
-        bandwidth = min(ceilings.bandwidth_gb_s, hard)
-        if ceilings.dtype == dtype_name(dtype):
-            rate = min(ceilings.matrix_tflops, float("inf") if gpu.estimated else rate)
+        slack = float("inf") if gpu.estimated else 1.0
+        bandwidth = min(ceilings.bandwidth_gb_s, bandwidth * slack)
+        if ceilings.dtype == dtype:
+            rate = min(ceilings.matrix_tflops, rate * slack)
     return Floor(
         least_bytes=bytes_read + bytes_written,
         flops=flops,
@@ -60,7 +53,7 @@ def make_floor(
         flops_rate_tflop_s=rate,
         bandwidth_source="datasheet" if ceilings is None else "measured",
         gpu=gpu.name,
-        products=dtype_name(dtype),
+        products=dtype,
     )
 
 
@@ -111,16 +104,10 @@ def matrix_rate(gpu: Gpu, dtype: str) -> float:
     float32 counts as three TF32 products, which keep its precision (Ootomo and Yokota,
     "Recovering single precision accuracy from Tensor Cores", 2022), where that is faster.
     """
-    name = dtype_name(dtype)
     ordinary = gpu.tflops["float32"]
-    if name == "float32":
-        return max(ordinary, gpu.tflops.get("tf32", 0.0) / 3)
-    return gpu.tflops.get(name, ordinary)
-
-
-def dtype_name(dtype: object) -> str:
-    """`bfloat16` from a torch dtype or its name."""
-    return str(dtype).removeprefix("torch.")
+    if dtype == "float32":
+        return max(ordinary, gpu.tflops["tf32"] / 3)
+    return gpu.tflops.get(dtype, ordinary)
 
 
 def measure_ceilings(dtype: str, read_share: float, device: int = 0) -> Ceilings:
@@ -131,18 +118,11 @@ def measure_ceilings(dtype: str, read_share: float, device: int = 0) -> Ceilings
     """
     import torch
 
-    name = dtype_name(dtype)
     with torch.cuda.device(device):
-        bandwidth = _bandwidth(read_share)
-        rate = _matrix_tflops(name)
-        torch.cuda.empty_cache()
         return Ceilings(
-            gpu=torch.cuda.get_device_name(device),
-            driver=driver_version(),
-            dtype=name,
-            read_share=read_share,
-            bandwidth_gb_s=bandwidth,
-            matrix_tflops=rate,
+            dtype=dtype,
+            bandwidth_gb_s=_bandwidth(read_share),
+            matrix_tflops=_matrix_tflops(dtype),
         )
 
 
@@ -169,17 +149,9 @@ def _bandwidth(read_share: float) -> float:
     def variant(chunk: int, warps: int, evict: str, resident: int) -> Callable[[], Any]:
         count = elements // chunk
         grid = (min(count, sms * resident) if resident else count,)
-        return lambda: stream_kernel[grid](
-            x,
-            y,
-            count,
-            READS=reads,
-            WRITES=writes,
-            CHUNK=chunk,
-            EVICT=evict,
-            MAGIC=MAGIC,
-            num_warps=warps,
-        )
+        sizes = {"READS": reads, "WRITES": writes, "CHUNK": chunk}
+        options = {"EVICT": evict, "MAGIC": MAGIC, "num_warps": warps}
+        return lambda: stream_kernel[grid](x, y, count, **sizes, **options)
 
     calls = [(variant(*options), moved) for options in VARIANTS]
     if writes == 0:
@@ -197,8 +169,6 @@ def _matrix_tflops(dtype: str) -> float:
     import torch
 
     kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
-    if not kind.is_floating_point:
-        kind = torch.float32
     a, b = (torch.randn(MATRIX_SIZE, MATRIX_SIZE, device="cuda").to(kind) for _ in range(2))
     out = torch.empty(MATRIX_SIZE, MATRIX_SIZE, dtype=kind, device="cuda")
     flops = 2 * MATRIX_SIZE**3
@@ -208,14 +178,16 @@ def _matrix_tflops(dtype: str) -> float:
 
     if kind != torch.float32:
         return rate()
-    before = torch.backends.cuda.matmul.allow_tf32
+    rates = {}
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
     try:
-        torch.backends.cuda.matmul.allow_tf32 = False
-        exact = rate()
-        torch.backends.cuda.matmul.allow_tf32 = True
-        return rate() if dtype == "tf32" else max(exact, rate() / 3)
+        for in_tf32 in (False, True):
+            matmul.allow_tf32 = in_tf32
+            rates[in_tf32] = rate()
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        matmul.allow_tf32 = before
+    return rates[True] if dtype == "tf32" else max(rates[False], rates[True] / 3)
 
 
 def _median_ms(call: Callable[[], Any], repeats: int = REPEATS) -> float:
@@ -233,13 +205,3 @@ def _median_ms(call: Callable[[], Any], repeats: int = REPEATS) -> float:
     torch.cuda.synchronize()
     times = sorted(float(start.elapsed_time(end)) for start, end in itertools.pairwise(events))
     return times[len(times) // 2]
-
-
-def driver_version(proc: Path = Path("/proc")) -> str:
-    """The kernel driver's version, such as 570.86.15; `unknown` where nothing tells."""
-    try:
-        text = (proc / "driver/nvidia/version").read_text()
-    except OSError:
-        return "unknown"
-    version = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
-    return version.group(1) if version else "unknown"

@@ -12,8 +12,9 @@ class Metric(Record):
 
     name: str
     group: str
-    ncu: tuple[str, ...]
-    """Nsight Compute's names; the first that the report holds is taken (names differ by chip)."""
+    ncu: tuple[str, ...] = ()
+    """Nsight Compute's names; the first that the report holds is taken (names differ by chip). None
+    for what is computed from counters of instructions."""
     unit: str
     meaning: str
     scale: float = 1.0
@@ -31,7 +32,7 @@ def _read(table: str) -> tuple[Metric, ...]:
         elif not line.startswith(" "):
             head, meaning = line.split(": ", 1)
             name, unit = head.split()
-            metrics.append(Metric(name=name, group=group, ncu=(), unit=unit, meaning=meaning))
+            metrics.append(Metric(name=name, group=group, unit=unit, meaning=meaning))
         else:
             names, _, scale = line.partition(" * ")
             ncu = (*metrics[-1].ncu, *names.replace("%", PEAK).split())
@@ -147,33 +148,21 @@ matrix_busy %: matrix units
 DERIVED = _read("""
 [issue and stalls]
 integer_share 1: executed instructions that compute integers: addresses, indices, masks
-    inst_executed
 wide_address_share 1: executed instructions that compute 64-bit addresses
-    inst_executed
 [pipes]
 alu_integer_share 1: share of the compare-and-logic pipe's instructions that compute integers
-    inst_executed
 fma_integer_share 1: share of the multiply-add pipe's instructions that compute integers
-    inst_executed
 [l1]
 load_lanes_on lane: lanes that a masked global load really loads for, of 32
-    thread_inst_executed_true inst_executed
 sectors_over_ideal 1: global sectors moved over the fewest that the lanes' bytes need
-    memory_l2_theoretical_sectors_global memory_l2_theoretical_sectors_global_ideal
 lane_bytes byte: global bytes that lanes load into and store from registers, each use counted
-    thread_inst_executed_true
 [pipes]
 lane_flops FLOP: float additions and multiplications on the ordinary cores, in all lanes
-    thread_inst_executed_true
 [issue and stalls]
 idle_memory 1: share of the time in which nothing issued because warps waited for memory
-    smsp__pcsamp_warps_issue_stalled_long_scoreboard_not_issued
 idle_barrier 1: share of the time in which nothing issued because warps waited at barriers
-    smsp__pcsamp_warps_issue_stalled_barrier_not_issued
 idle_shared 1: share of the time in which nothing issued because warps waited for shared memory
-    smsp__pcsamp_warps_issue_stalled_short_scoreboard_not_issued
 idle_dependency 1: share of the time in which nothing issued because warps waited for arithmetic
-    smsp__pcsamp_warps_issue_stalled_wait_not_issued
 """)
 """Computed from the report's counters per instruction; absent where those are."""
 

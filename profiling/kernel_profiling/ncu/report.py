@@ -6,12 +6,12 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from kernel_profiling.compiler import sass
-from kernel_profiling.errors import NcuEmptyReport, ReportUnreadable
+from kernel_profiling.errors import NcuFailed, ReportUnreadable
 from kernel_profiling.gpus import SECTOR_BYTES
 from kernel_profiling.ncu.line_counters import (
     Instruction,
@@ -25,6 +25,10 @@ from kernel_profiling.profile import Launch, Profile, Rule
 
 _MAGIC = b"NVR\0"
 """How every report begins."""
+NO_KERNEL = (
+    "the report holds no kernel: nothing was launched between torch.cuda.profiler.start() "
+    "and stop(); see that the call runs on the GPU and inside these two"
+)
 
 # A framework's or library's kernel, where neither names nor sources tell: C++ names, and the
 # words NVIDIA's and PyTorch's own kernels carry.
@@ -33,37 +37,36 @@ _LIBRARY = re.compile(
     r"|elementwise_kernel|reduce_kernel|splitKreduce",
     re.IGNORECASE,
 )
-_LIMITS = {
-    "launch__occupancy_limit_registers": "registers",
-    "launch__occupancy_limit_shared_mem": "shared memory",
-    "launch__occupancy_limit_warps": "warps",
-    "launch__occupancy_limit_blocks": "blocks",
-}
+_LIMITS = (
+    ("warps", "warps"),
+    ("blocks", "blocks"),
+    ("registers", "registers"),
+    ("shared memory", "shared_mem"),
+)
+"""What limits the blocks of an SM, and its metric; on a tie the SM's own size comes first."""
 
 
 def read_report(path: Path, kernels: Collection[str] | None = None) -> Profile:
     """Every launch of the profiled call, in order.
 
     `kernels` are the names of the candidate's own Triton kernels; without them a launch is taken
-    for Triton's by its source file and its name. Raises ReportUnreadable, and NcuEmptyReport where
+    for Triton's by its source file and its name. Raises ReportUnreadable, and NcuFailed where
     nothing was launched.
     """
     actions = list(_actions(path))
     if not actions:
-        raise NcuEmptyReport
-    launches = [_launch(action, kernels) for action in actions]
-    durations = [launch.duration_us for launch in launches]
-    known = [duration for duration in durations if duration is not None]
-    total = sum(known) if len(known) == len(durations) else 0.0
-    if total:
+        raise NcuFailed(NO_KERNEL)
+    launches = [_launch(_Values(action), kernels) for action in actions]
+    durations = [launch.duration_us or 0.0 for launch in launches]
+    if all(launch.duration_us is not None for launch in launches) and any(durations):
         launches = [
-            launch.model_copy(update={"share": launch.duration_us / total})
-            for launch in launches
-            if launch.duration_us is not None
+            launch.model_copy(update={"share": duration / sum(durations)})
+            for launch, duration in zip(launches, durations, strict=True)
         ]
+    gpu = _Values(actions[0]).get("device__attribute_display_name")
     return Profile(
         source="ncu",
-        gpu=_device_name(actions[0]),
+        gpu=gpu if isinstance(gpu, str) and gpu else "unknown GPU",
         launches=launches,
         traffic=_traffic(launches),
     )
@@ -73,48 +76,77 @@ def _actions(path: Path) -> Iterator[Any]:
     try:
         import ncu_report
     except ImportError as error:
-        raise ReportUnreadable(str(path), "the ncu-report package is not installed") from error
+        raise ReportUnreadable(path, "the ncu-report package is not installed") from error
     if not path.is_file():
-        raise ReportUnreadable(str(path), "there is no such file")
+        raise ReportUnreadable(path, "there is no such file")
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:  # the parser takes anything else for an empty report
-            raise ReportUnreadable(str(path), "it is not a report")
+            raise ReportUnreadable(path, "it is not a report")
     try:
         context = ncu_report.load_report(str(path))
     except RuntimeError as error:
-        raise ReportUnreadable(str(path), str(error)) from error
+        raise ReportUnreadable(path, error) from error
     for index in range(context.num_ranges()):
         for action in context.range_by_idx(index):
             if not action.name():  # what the parser makes of the end of a file cut short
-                raise ReportUnreadable(str(path), "it is cut short")
+                raise ReportUnreadable(path, "it is cut short")
             yield action
 
 
-def _launch(action: Any, kernels: Collection[str] | None) -> Launch:
-    names = set(action.metric_names())
+class _Values:
+    """The metrics of one launch in a report."""
+
+    def __init__(self, action: Any) -> None:
+        self.action = action
+        self.names = set(action.metric_names())
+
+    def get(self, name: str) -> Any:
+        """A metric's value; None where the report lacks it."""
+        return self.action[name].value() if name in self.names else None
+
+    def number(self, *names: str) -> float | None:
+        """The first of these metrics that is a number."""
+        values = (self.get(name) for name in names)
+        numbers = (float(v) for v in values if isinstance(v, int | float) and math.isfinite(v))
+        return next(numbers, None)
+
+    def whole(self, *names: str) -> int | None:
+        """The sum, as a whole number; None where one is missing."""
+        values = [self.number(name) for name in names]
+        return None if None in values else int(sum(value or 0 for value in values))
+
+    def shape(self, prefix: str) -> tuple[int, int, int]:
+        """Three metrics, each 1 where it is missing."""
+        x, y, z = (self.whole(prefix + axis) or 1 for axis in "xyz")
+        return x, y, z
+
+
+def _launch(values: _Values, kernels: Collection[str] | None) -> Launch:
+    action = values.action
     instructions = read_instructions(action)
     file = kernel_file(instructions)
-    metrics = _metrics(action, names) | _derived(action, names, instructions)
+    known = {metric.name: (values.number(*metric.ncu), metric.scale) for metric in METRICS}
+    metrics = {name: n * scale for name, (n, scale) in known.items() if n is not None}
+    metrics |= _derived(values, instructions)
     sources = action.source_files()
     text = sources[file] if file and sources and file in sources else ""
-    mix = Counter(sass.instruction_class(i.sass) for i in instructions if i.sass)
+    mix = Counter(i.kind for i in instructions if i.sass)
     run = [i.sass for i in instructions if i.executed != 0]
-    dynamic = _number(action, names, "launch__shared_mem_per_block_dynamic")
-    static = _number(action, names, "launch__shared_mem_per_block_static")
     occupancy = metrics.get("theoretical_occupancy")
+    limits = {what: values.number(f"launch__occupancy_limit_{name}") for what, name in _LIMITS}
+    known_limits = {what: blocks for what, blocks in limits.items() if blocks is not None}
+    shared = (f"launch__shared_mem_per_block_{which}" for which in ("dynamic", "static"))
     return Launch(
         name=action.name(),
         triton=_is_triton(action.name(), file, kernels),
-        grid=_shape(action, names, "launch__grid_dim_"),
-        threads=int(_number(action, names, "launch__block_size") or 0),
+        grid=values.shape("launch__grid_dim_"),
+        threads=values.whole("launch__block_size") or 0,
         duration_us=metrics.get("duration_us"),
-        registers=_whole(_number(action, names, "launch__registers_per_thread")),
+        registers=values.whole("launch__registers_per_thread"),
         spill_bytes=_spill_bytes(instructions) if instructions else None,
-        shared_bytes=_whole(
-            dynamic + static if dynamic is not None and static is not None else None
-        ),
+        shared_bytes=values.whole(*shared),
         occupancy=occupancy / 100 if occupancy is not None else None,
-        occupancy_limiter=_limiter(action, names),
+        occupancy_limiter=min(known_limits, key=lambda what: known_limits[what], default=None),
         load_bits=sass.widest(run, "global_load"),
         store_bits=sass.widest(run, "global_store"),
         matrix_instructions=mix["matrix"] if instructions else None,
@@ -122,72 +154,61 @@ def _launch(action: Any, kernels: Collection[str] | None) -> Launch:
         metrics=metrics,
         lines=line_counters(instructions, file, text.splitlines()) if file else [],
         rules=list(_rules(action)),
-        fingerprint=_fingerprint(action, names, instructions) if instructions else None,
+        fingerprint=_fingerprint(values, instructions) if instructions else None,
     )
 
 
-def _metrics(action: Any, names: set[str]) -> dict[str, float]:
-    values = {}
-    for metric in METRICS:
-        for name in metric.ncu:
-            number = _number(action, names, name)
-            if number is not None:
-                values[metric.name] = number * metric.scale
-                break
-    return values
-
-
-def _derived(action: Any, names: set[str], instructions: list[Instruction]) -> dict[str, float]:
+def _derived(values: _Values, instructions: list[Instruction]) -> dict[str, float]:
     """The metrics of `metrics.DERIVED`, each only where the report has what it is made of."""
-    values: dict[str, float] = {}
-    executed = sum(i.executed or 0 for i in instructions)
-    if executed:
-        index = [i for i in instructions if sass.instruction_class(i.sass) in sass.INDEX_CLASSES]
-        values["integer_share"] = sum(i.executed or 0 for i in index) / executed
-        wide = (i.executed or 0 for i in index if sass.is_wide_address(i.sass))
-        values["wide_address_share"] = sum(wide) / executed
-        for pipe in ("alu", "fma"):
-            whole = sum(i.executed or 0 for i in instructions if sass.pipe(i.sass) == pipe)
-            if whole:
-                part = sum(i.executed or 0 for i in index if sass.pipe(i.sass) == pipe)
-                values[f"{pipe}_integer_share"] = part / whole
+
+    def executed(wanted: Iterable[Instruction]) -> float:
+        return sum(i.executed or 0 for i in wanted)
+
+    found: dict[str, float] = {}
+    index = [i for i in instructions if i.kind in sass.INDEX_CLASSES]
+    if whole := executed(instructions):
+        found["integer_share"] = executed(index) / whole
+        wide = executed(i for i in index if sass.is_wide_address(i.sass))
+        found["wide_address_share"] = wide / whole
+    for pipe in ("alu", "fma"):
+        if whole := executed(i for i in instructions if sass.pipe(i.sass) == pipe):
+            part = executed(i for i in index if sass.pipe(i.sass) == pipe)
+            found[f"{pipe}_integer_share"] = part / whole
     lanes = load_lanes_on(instructions)
     if lanes is not None:
-        values["load_lanes_on"] = lanes
+        found["load_lanes_on"] = lanes
     sectors = sum(i.sectors or 0 for i in instructions)
     ideal = sum(i.ideal_sectors or 0 for i in instructions)
     if sectors and ideal:
-        values["sectors_over_ideal"] = sectors / ideal
-    lanes_known = [i for i in instructions if i.lanes_on is not None]
-    if lanes_known:
-        copied = _number(action, names, *BY_NAME["tma_read_bytes"].ncu) or 0.0
-        values["lane_bytes"] = copied + sum(
+        found["sectors_over_ideal"] = sectors / ideal
+    if any(i.lanes_on is not None for i in instructions):
+        copied = values.number(*BY_NAME["tma_read_bytes"].ncu) or 0.0
+        found["lane_bytes"] = copied + sum(
             (i.lanes_on or 0) * (sass.access_bits(i.sass) or 0) / 8
-            for i in lanes_known
-            if sass.instruction_class(i.sass) in sass.MEMORY_CLASSES
+            for i in instructions
+            if i.kind in sass.MEMORY_CLASSES
         )
-        values["lane_flops"] = sum(
-            (i.lanes_on or 0) * sass.float_operations(i.sass) for i in lanes_known
+        found["lane_flops"] = sum(
+            (i.lanes_on or 0) * sass.float_operations(i.sass) for i in instructions
         )
-    return values | _idle(action, names)
+    return found | _idle(values)
 
 
-def _idle(action: Any, names: set[str]) -> dict[str, float]:
+def _idle(values: _Values) -> dict[str, float]:
     """Shares of the time in which no instruction issued, by what the warps waited for.
 
     Idle slots over all slots, split as the samples taken while nothing issued are split.
     """
     prefix, suffix = "smsp__pcsamp_warps_issue_stalled_", "_not_issued"
     samples = {
-        name.removeprefix(prefix).removesuffix(suffix): _number(action, names, name) or 0.0
-        for name in names
+        name.removeprefix(prefix).removesuffix(suffix): values.number(name) or 0.0
+        for name in values.names
         if name.startswith(prefix) and name.endswith(suffix)
     }
-    issued = _number(action, names, "sm__inst_issued.avg.pct_of_peak_sustained_elapsed")
+    issued = values.number("sm__inst_issued.avg.pct_of_peak_sustained_elapsed")
     total = sum(samples.values())
     if not total or issued is None:
         return {}
-    idle = 1 - issued / 100
     reasons = {
         "idle_memory": ("long_scoreboard", "lg_throttle", "drain"),
         "idle_barrier": ("barrier", "membar"),
@@ -195,42 +216,9 @@ def _idle(action: Any, names: set[str]) -> dict[str, float]:
         "idle_dependency": ("wait",),
     }
     return {
-        name: idle * sum(samples.get(reason, 0.0) for reason in group) / total
+        name: (1 - issued / 100) * sum(samples.get(reason, 0.0) for reason in group) / total
         for name, group in reasons.items()
     }
-
-
-def _number(action: Any, names: set[str], name: str) -> float | None:
-    """A metric's value; None where the report lacks it or holds no number."""
-    if name not in names:
-        return None
-    value = action[name].value()
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _device_name(action: Any) -> str:
-    name = "device__attribute_display_name"
-    value = action[name].value() if name in set(action.metric_names()) else None
-    return value if isinstance(value, str) and value else "unknown GPU"
-
-
-def _shape(action: Any, names: set[str], prefix: str) -> tuple[int, int, int]:
-    x, y, z = (int(_number(action, names, prefix + axis) or 1) for axis in "xyz")
-    return x, y, z
-
-
-def _limiter(action: Any, names: set[str]) -> str | None:
-    """What lets the fewest blocks onto an SM; on a tie the SM's own size (warps, blocks)."""
-    limits = {what: _number(action, names, name) for name, what in _LIMITS.items()}
-    known = {what: blocks for what, blocks in limits.items() if blocks is not None}
-    order = ["warps", "blocks", "registers", "shared memory"]
-    return min(known, key=lambda what: (known[what], order.index(what)), default=None)
 
 
 def _spill_bytes(instructions: list[Instruction]) -> int:
@@ -259,38 +247,30 @@ def _rules(action: Any) -> Iterator[Rule]:
         text = str(message.get("message") or "")
         if not text or int(message.get("type") or 0) < 2:
             continue
-        text = re.sub(r"@\w+:([^:@]+):[^@]*@", r"\1", text)
-        speedup = result.get("speedup_estimation") or {}
-        title = message.get("title") or result.get("name")
         yield Rule(
-            name=str(title),
-            message=text,
-            estimated_speedup_percent=speedup.get("speedup"),
+            name=str(message.get("title") or result.get("name")),
+            message=re.sub(r"@\w+:([^:@]+):[^@]*@", r"\1", text),
+            estimated_speedup_percent=(result.get("speedup_estimation") or {}).get("speedup"),
         )
 
 
-def _fingerprint(action: Any, names: set[str], instructions: list[Instruction]) -> str:
+def _fingerprint(values: _Values, instructions: list[Instruction]) -> str:
     """Hash of code and launch; jump targets are absolute in a report, so they are left out."""
     code = (re.sub(r"0x7[0-9a-f]{9,}", "@", i.sass) for i in instructions)
-    shape = (
-        *_shape(action, names, "launch__grid_dim_"),
-        *_shape(action, names, "launch__block_dim_"),
-    )
+    shape = (*values.shape("launch__grid_dim_"), *values.shape("launch__block_dim_"))
     return hashlib.sha256("\n".join([*code, repr(shape)]).encode()).hexdigest()[:16]
 
 
 def _traffic(launches: list[Launch]) -> dict[str, float]:
     """Bytes of the whole call at each level; a level is absent unless every launch has it."""
     parts = {
-        "dram": (("dram_read_bytes", 1), ("dram_write_bytes", 1)),
-        "l2": (("l2_sectors", SECTOR_BYTES),),
-        "l1": (("l1_load_sectors", SECTOR_BYTES), ("l1_store_sectors", SECTOR_BYTES)),
-        "registers": (("lane_bytes", 1),),
+        "dram": (1, ["dram_read_bytes", "dram_write_bytes"]),
+        "l2": (SECTOR_BYTES, ["l2_sectors"]),
+        "l1": (SECTOR_BYTES, ["l1_load_sectors", "l1_store_sectors"]),
+        "registers": (1, ["lane_bytes"]),
     }
-    traffic = {}
-    for level, terms in parts.items():
-        if all(name in launch.metrics for launch in launches for name, _ in terms):
-            traffic[level] = sum(
-                launch.metrics[name] * size for launch in launches for name, size in terms
-            )
-    return traffic
+    return {
+        level: sum(launch.metrics[name] * size for launch in launches for name in names)
+        for level, (size, names) in parts.items()
+        if all(name in launch.metrics for launch in launches for name in names)
+    }

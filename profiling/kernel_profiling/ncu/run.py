@@ -10,42 +10,42 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from kernel_profiling.errors import (
-    NcuEmptyReport,
-    NcuFailed,
-    NcuMissing,
-    NcuPermission,
-    NcuTimeout,
-    NcuTooOld,
-)
-from kernel_profiling.ncu.report import read_report
-from kernel_profiling.profile import Profile, Record
+from kernel_profiling.errors import NcuFailed, NcuUnusable
+from kernel_profiling.ncu.report import NO_KERNEL, read_report
+from kernel_profiling.profile import Profile
 
 OLDEST = (2023, 3)
 """First Nsight Compute with every option used here and with Hopper's metrics complete."""
 
 _OPTIONS = (
-    "--set",
-    "full",
-    "--import-source",
-    "yes",
+    *("--set", "full", "--import-source", "yes", "-f"),
     # The clocks that the timer sees, not a locked base clock: times must agree with the timer's.
-    "--clock-control",
-    "none",
+    *("--clock-control", "none"),
     # Nothing until the command calls cudaProfilerStart: compilation and warm-up stay outside.
-    "--profile-from-start",
-    "off",
-    "-f",
+    *("--profile-from-start", "off"),
+)
+_NO_PERMISSION = (
+    "no permission to read GPU performance counters (ERR_NVGPUCTRPERM); run as root, give "
+    "the container CAP_SYS_ADMIN, or load the driver with the module option "
+    "NVreg_RestrictProfilingToAdminUsers=0"
 )
 _GRACE_S = 3.0
 """What a stopped profiler gets to take its target down before both are killed."""
 
 
-class Permission(Record):
+class Permission(NamedTuple):
     """Whether this process may read the GPU's performance counters."""
 
     allowed: bool | None
@@ -104,7 +104,7 @@ class Begun:
     """A command that Nsight Compute has started; with a turn, it waits for that.
 
     Everything it writes goes to a private temporary folder. To be closed, profiled or not. Raises
-    NcuMissing or NcuTooOld.
+    NcuUnusable where `ncu` is missing or too old.
     """
 
     def __init__(
@@ -118,10 +118,14 @@ class Begun:
     ) -> None:
         program = ncu or find_ncu()
         if program is None:
-            raise NcuMissing
+            raise NcuUnusable(
+                "Nsight Compute (ncu) is not on PATH, in /opt/nvidia/nsight-compute or in "
+                "/usr/local/cuda*/bin; install it (package nsight-compute, or the CUDA toolkit) "
+                "or add its folder to PATH"
+            )
         self._version = ncu_version(program)
         if self._version is not None and _numbers(self._version)[:2] < OLDEST:
-            raise NcuTooOld(self._version, "its options and metrics differ")
+            raise _too_old(self._version, "its options and metrics differ")
         self._turn = turn
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="profile-"))
@@ -161,7 +165,7 @@ class Begun:
 
         `message`: a line it is given with its turn. `kernels` names the candidate's own Triton
         kernels (see `read_report`); `keep_report` is where the .ncu-rep is copied to. Raises
-        NcuTooOld, NcuPermission, NcuTimeout, NcuEmptyReport or NcuFailed.
+        NcuUnusable, NcuFailed (the whole process group has then ended) or ReportUnreadable.
         """
         try:
             if self._turn is not None:
@@ -169,7 +173,10 @@ class Begun:
             else:
                 status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise NcuTimeout(timeout_s) from None
+            raise NcuFailed(
+                f"profiling did not end within {timeout_s:g} s and was stopped; allow more time, "
+                "or see whether the kernel ends on its own without the profiler"
+            ) from None
         finally:
             _end_group(self._process)
         said = self._log.read_text(errors="replace")
@@ -204,34 +211,38 @@ def profile_command(
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """End what is left of the group, the profiled process included; nothing where all is over."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
+    for sign, grace_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(_GRACE_S if sign == signal.SIGTERM else None)
-        except subprocess.TimeoutExpired:
-            continue
+            process.wait(grace_s)
 
 
 def _raise_cause(said: str, status: int, report: Path, version: str | None) -> None:
     """The error that this output means; none where there is a report and the command was well."""
     if "ERR_NVGPUCTRPERM" in said:
-        raise NcuPermission
+        raise NcuUnusable(_NO_PERMISSION)
     old = re.search(
         r"==ERROR==.*(unrecogni[sz]ed option.*|not supported on this (?:device|GPU).*"
         r"|driver is not (?:supported|compatible).*)",
         said,
     )
     if old:
-        raise NcuTooOld(version, old.group(1).strip().rstrip("."))
-    if status != 0:
-        raise NcuFailed(f"exit status {status}: {_last_words(said)}")
-    if "No kernels were profiled" in said:
-        raise NcuEmptyReport
-    if not report.is_file():
-        raise NcuFailed(f"no report was written: {_last_words(said)}")
+        raise _too_old(version, old.group(1).strip().rstrip("."))
+    if "No kernels were profiled" in said and status == 0:
+        raise NcuFailed(NO_KERNEL)
+    if status != 0 or not report.is_file():
+        what = f"exit status {status}" if status else "no report was written"
+        raise NcuFailed(
+            f"profiling failed: {what}: {_last_words(said)}; run the command without ncu to see "
+            "its error"
+        )
+
+
+def _too_old(version: str | None, cause: str) -> NcuUnusable:
+    return NcuUnusable(
+        f"Nsight Compute {version or '(unknown version)'} is too old here: {cause}; install "
+        "version 2023.3 or later, and one no older than the driver's CUDA"
+    )
 
 
 def _last_words(said: str) -> str:
@@ -260,19 +271,16 @@ def find_program(name: str, folders: Sequence[str], root: Path = Path("/")) -> P
     return None
 
 
-def ncu_version(ncu: Path | None = None) -> str | None:
+def ncu_version(ncu: Path) -> str | None:
     """The version `ncu` reports, such as 2025.3.1.0; None where it is missing or says none."""
-    program = ncu or find_ncu()
-    if program is None:
-        return None
     try:
         answer = subprocess.run(
-            [str(program), "--version"], capture_output=True, text=True, timeout=30, check=False
+            [str(ncu), "--version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
     version = re.search(r"Version (\d+(?:\.\d+)+)", answer.stdout)
-    return version.group(1) if version else None
+    return version[1] if version else None
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -285,20 +293,21 @@ def check_permission(proc: Path = Path("/proc")) -> Permission:
     The driver keeps them for administrators by default; what it asks for is CAP_SYS_ADMIN
     (capability 21), which root has, except in most containers.
     """
-    try:
-        params = (proc / "driver/nvidia/params").read_text()
-    except OSError:
-        return Permission(allowed=None, reason="no NVIDIA driver is loaded here")
-    restricted = re.search(r"RmProfilingAdminOnly:\s*(\d+)", params)
+
+    def number(file: str, pattern: str, base: int) -> int | None:
+        try:
+            found = re.search(pattern, (proc / file).read_text())
+        except OSError:
+            return None
+        return int(found[1], base) if found else None
+
+    if not (proc / "driver/nvidia/params").is_file():
+        return Permission(None, "no NVIDIA driver is loaded here")
+    restricted = number("driver/nvidia/params", r"RmProfilingAdminOnly:\s*(\d+)", 10)
     if restricted is None:
-        return Permission(allowed=None, reason="the driver does not say who may profile")
-    if restricted.group(1) == "0":
-        return Permission(allowed=True, reason="the driver lets every user profile")
-    try:
-        status = (proc / "self/status").read_text()
-    except OSError:
-        status = ""
-    capabilities = re.search(r"CapEff:\s*([0-9a-f]+)", status)
-    if capabilities is not None and int(capabilities.group(1), 16) >> 21 & 1:
-        return Permission(allowed=True, reason="only administrators may profile, and this is one")
-    return Permission(allowed=False, reason=str(NcuPermission()))
+        return Permission(None, "the driver does not say who may profile")
+    if restricted == 0:
+        return Permission(True, "the driver lets every user profile")
+    if (number("self/status", r"CapEff:\s*([0-9a-f]+)", 16) or 0) >> 21 & 1:
+        return Permission(True, "only administrators may profile, and this is one")
+    return Permission(False, _NO_PERMISSION)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kernel_profiling.floor.redundant_work import Draw, examine
+from beamsearch.baselines.redundant_work import Draw, examine
 from kernel_profiling.profile import GivesAway
 
 
