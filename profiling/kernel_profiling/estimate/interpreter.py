@@ -94,10 +94,17 @@ def _mend_operation(interpreter: Any, name: str) -> None:
     if plain is None:  # not in this version
         return
 
+    bits = np.dtype(np.uint16)
+
     def is_narrow(value: Any) -> bool:
         return isinstance(value, handle) and value.dtype.scalar == tl.bfloat16
 
     def operate(self: Any, *operands: Any) -> Any:
+        for item in operands:  # most operations see none, and are as fast as before
+            if type(item) is handle and item.data.dtype == bits:
+                break
+        else:
+            return plain(self, *operands)
         chooses = any(item is np.where for item in operands)
         if chooses or not any(map(is_narrow, operands)):
             return plain(self, *operands)
