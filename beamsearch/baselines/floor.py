@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from beamsearch.baselines.cache import keep, read_kept
 from beamsearch.baselines.redundant_work import gives_away
 from beamsearch.errors import BeamsearchError
-from beamsearch.gpu.environment import cache_folder, devices, gpu_state
+from beamsearch.gpu.environment import cache_folder, devices
+from beamsearch.gpu.gauges import gpu_state
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.machine import Machine
 from beamsearch.gpu.usage import Usage

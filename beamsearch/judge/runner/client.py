@@ -37,7 +37,7 @@ class RunnerProcess:
         ours, theirs = socket.socketpair()
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "beamsearch.judge.runner", str(theirs.fileno())],
+                [sys.executable, "-m", "beamsearch.judge.runner.process", str(theirs.fileno())],
                 env=scrubbed_environment() | (env or {}),
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,

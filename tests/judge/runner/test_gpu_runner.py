@@ -56,7 +56,7 @@ class Judge:
         torch.zeros(1, device="cuda:0")  # the context, without which the driver has no memory
         self.memory = SharedMemory("cuda:0")
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "beamsearch.judge.runner", str(theirs.fileno())]
+        command = [sys.executable, "-m", "beamsearch.judge.runner.process", str(theirs.fileno())]
         self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
         theirs.close()
         self.link = ours
