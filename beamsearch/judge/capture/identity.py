@@ -5,18 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from beamsearch.records.plan import (
-    Copy,
-    Descriptor,
-    DType,
-    Fill,
-    Launch,
-    Operand,
-    Operation,
-    Plan,
-    Pointer,
-    View,
-)
+from beamsearch.records.plan import Copy, Descriptor, Fill, Launch, Operation, Plan, Pointer, View
 
 
 class Identity:
@@ -32,18 +21,43 @@ class Identity:
         self._order: dict[int, int] = {}
         self.steps = [self._step(step) for step in plan.steps]
         """Of each step; a launch's are what it is given."""
-        results = [self._view(view) for view in plan.results]
+        results = list(map(self._words, plan.results))
         self._end = [f"returns {plan.container} {results}", *map(self._start, list(self._order))]
 
     def fingerprint(self, kernels: Sequence[Sequence[str]]) -> str:
         """One hash over all of it. `kernels`: in words, each of the plan's kernels as compiled."""
         deeds = []
         for step, words in zip(self._plan.steps, self.steps, strict=True):
-            if isinstance(step, Launch):
-                deeds.append("\n".join((*kernels[step.kernel], str(step.grid), *words)))
-            else:
-                deeds.append("\n".join(words))
+            kernel = (*kernels[step.kernel], str(step.grid)) if isinstance(step, Launch) else ()
+            deeds.append("\n".join((*kernel, *words)))
         return hashlib.sha256("\n\n".join([*deeds, *self._end]).encode()).hexdigest()
+
+    def _step(self, step: Fill | Copy | Operation | Launch) -> tuple[str, ...]:
+        if isinstance(step, Launch):
+            return tuple(map(self._words, step.arguments))
+        if isinstance(step, Fill):
+            return (self._fill(step),)
+        if isinstance(step, Copy):
+            return (f"copy {self._words(step.source)} to {self._words(step.target)}",)
+        given = list(map(self._words, step.arguments))
+        named = [f"{name!r}={self._words(o)}" for name, o in sorted(step.named.items())]
+        return (f"{step.name!r} of {given} {named} to {list(map(self._words, step.targets))}",)
+
+    def _fill(self, fill: Fill) -> str:
+        return f"fill {self._words(fill.target)} with {fill.value!r}"
+
+    def _words(self, value: object) -> str:
+        """Whatever a step is given."""
+        if isinstance(value, View):
+            place = f"{self._buffer(value.buffer)}+{value.offset}"
+            return f"{place} {value.dtype} {value.size} {value.stride}"
+        if isinstance(value, Pointer):
+            return f"{self._buffer(value.buffer)}+{value.offset} bytes"
+        if isinstance(value, Descriptor):
+            return f"{self._words(value.base)} {value.model_dump_json(exclude={'base'})}"
+        if isinstance(value, list):
+            return f"[{', '.join(map(self._words, value))}]"
+        return repr(value)
 
     def _buffer(self, number: int) -> str:
         return f"buffer{self._order.setdefault(number, len(self._order))}"
@@ -52,42 +66,5 @@ class Identity:
         """What a buffer is before the call."""
         buffer = self._plan.buffers[number]
         data = None if buffer.data is None else hashlib.sha256(buffer.data).hexdigest()
-        fills = [self._fill(fill) for fill in buffer.fills]
-        told = f"{buffer.role} {buffer.given} {buffer.bytes} {data} {fills}"
-        return f"{self._buffer(number)}: {told}"
-
-    def _view(self, view: View) -> str:
-        place = f"{self._buffer(view.buffer)}+{view.offset}"
-        return f"{place} {view.dtype} {view.size} {view.stride}"
-
-    def _argument(self, argument: object) -> str:
-        if isinstance(argument, Pointer):
-            return f"{self._buffer(argument.buffer)}+{argument.offset} bytes"
-        if isinstance(argument, Descriptor):
-            rest = argument.model_dump_json(exclude={"base"})
-            return f"{self._argument(argument.base)} {rest}"
-        return repr(argument)
-
-    def _operand(self, operand: Operand) -> str:
-        if isinstance(operand, View):
-            return self._view(operand)
-        if isinstance(operand, DType):
-            return repr(operand)
-        if isinstance(operand, list):
-            return f"[{', '.join(map(self._operand, operand))}]"
-        return repr(operand)
-
-    def _fill(self, fill: Fill) -> str:
-        return f"fill {self._view(fill.target)} with {fill.value!r}"
-
-    def _step(self, step: Fill | Copy | Operation | Launch) -> tuple[str, ...]:
-        if isinstance(step, Launch):
-            return tuple(self._argument(argument) for argument in step.arguments)
-        if isinstance(step, Fill):
-            return (self._fill(step),)
-        if isinstance(step, Copy):
-            return (f"copy {self._view(step.source)} to {self._view(step.target)}",)
-        given = [self._operand(operand) for operand in step.arguments]
-        named = [f"{name!r}={self._operand(o)}" for name, o in sorted(step.named.items())]
-        targets = [self._view(view) for view in step.targets]
-        return (f"{step.name!r} of {given} {named} to {targets}",)
+        told = f"{buffer.role} {buffer.given} {buffer.bytes} {data}"
+        return f"{self._buffer(number)}: {told} {list(map(self._fill, buffer.fills))}"
