@@ -179,7 +179,8 @@ def _ncu() -> Iterator[Line]:
 
 def _isolation() -> Line:
     """What candidates are kept from."""
-    from beamsearch.judge.sandbox.isolation import missing_here, missing_in_words
+    from beamsearch.judge.sandbox.isolation import missing_in_words
+    from beamsearch.judge.sandbox.processes import missing_here
 
     missing = missing_here()
     if not missing:

@@ -17,8 +17,7 @@ import torch
 from beamsearch.judge.capture.launches import Tuning, install, install_torch
 from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
-from beamsearch.judge.sandbox import serving
-from beamsearch.judge.sandbox.harness import describe_error, load_kernel
+from beamsearch.judge.sandbox.harness import KernelWorker, load_kernel
 from beamsearch.judge.sandbox.protocol import decode_with
 from beamsearch.problem.kernel import CallArguments, bind, bound_by_position
 from beamsearch.records.plan import Plan
@@ -27,16 +26,11 @@ from kernel_profiling.gpus import Gpu
 
 def serve(link: socket.socket, role: str) -> None:
     """Capture a candidate, or compile plans where there never was one."""
-    worker = Capturer() if role == "capturing" else Compiler()
-    serving.serve(link, worker, lambda error: describe_error(error, worker.source))
+    (Capturer() if role == "capturing" else Compiler()).serve(link)
 
 
-class Compiler:
-    """A process of ours that compiles plans."""
-
-    def __init__(self) -> None:
-        self.source: str | None = None
-        self.descriptors: list[int] = []
+class Compiler(KernelWorker):
+    """A process of ours that compiles plans, and holds no candidate."""
 
     def do_compile(self, plan: dict[str, Any], gpu: dict[str, Any]) -> dict[str, Any]:
         """A plan's machine code and its profile."""
@@ -46,12 +40,10 @@ class Compiler:
         return compiled.model_dump(mode="json")
 
 
-class Capturer:
+class Capturer(KernelWorker):
     """A process with candidates: one kernel, or forms of one."""
 
     def __init__(self) -> None:
-        self.source: str | None = None
-        self.descriptors: list[int] = []
         self._module: Any = None
         self._recorder = Recorder()
         self._tuning = Tuning()

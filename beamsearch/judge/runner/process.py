@@ -24,9 +24,8 @@ from beamsearch.judge.runner.graphs import NoGraph, Run, captured
 from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
 from beamsearch.judge.runner.reference import reference_maker
-from beamsearch.judge.sandbox import serving
 from beamsearch.judge.sandbox.mapped import MappedMemory
-from beamsearch.judge.sandbox.protocol import decode_arguments
+from beamsearch.judge.sandbox.protocol import Worker, decode_arguments
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.records.plan import Binary, Plan
 
@@ -44,7 +43,7 @@ Places = list[dict[str, Any]]
 def serve(link: socket.socket) -> None:
     """Answer requests until the other end hangs up. After a CUDA error the process is of no use."""
     threading.Thread(target=_end_with, args=(link,), daemon=True).start()
-    serving.serve(link, Runner(), describe_error)
+    Runner().serve(link)
 
 
 def _end_with(link: socket.socket) -> None:
@@ -54,18 +53,6 @@ def _end_with(link: socket.socket) -> None:
     poll.poll()
     time.sleep(_END_S)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def describe_error(error: BaseException) -> Answer:
-    """An error's type and message: CudaError for what CUDA reports, OutOfMemoryError for memory."""
-    traceback.print_exception(error)
-    message = str(error).strip()[:4000] or type(error).__name__
-    kind = type(error).__name__
-    if "out of memory" in message:
-        kind = "OutOfMemoryError"
-    elif "CUDA error" in message:
-        kind = "CudaError"
-    return {"type": kind, "message": message}
 
 
 @dataclass
@@ -78,12 +65,10 @@ class _Call:
     no_graph: str = ""
 
 
-class Runner:
+class Runner(Worker):
     """One process with a CUDA context, for any number of plans. Each verb is a request's `op`."""
 
     def __init__(self) -> None:
-        self.descriptors: list[int] = []
-        """What came along with the request at hand."""
         self._device = ""
         self._memory = MappedMemory()
         self._plans: dict[str, tuple[Plan, list[Function]]] = {}
@@ -91,6 +76,17 @@ class Runner:
         self._calls: dict[str, _Call] = {}
         self._last: tuple[Program, list[torch.Tensor]] | None = None
         torch.set_num_threads(1)
+
+    def describe(self, error: BaseException) -> Answer:
+        """Type and message: CudaError for what CUDA reports, OutOfMemoryError for memory."""
+        traceback.print_exception(error)
+        message = str(error).strip()[:4000] or type(error).__name__
+        kind = type(error).__name__
+        if "out of memory" in message:
+            kind = "OutOfMemoryError"
+        elif "CUDA error" in message:
+            kind = "CudaError"
+        return {"type": kind, "message": message}
 
     def do_open(self, device: int, l2_bytes: int) -> Answer:
         """Take a GPU."""

@@ -23,11 +23,10 @@ from typing import Any
 import torch
 
 from beamsearch.errors import KernelError
-from beamsearch.judge.sandbox import serving
 from beamsearch.judge.sandbox.as_cuda import AsCuda
 from beamsearch.judge.sandbox.interpreter import METER, TooMuchWork
 from beamsearch.judge.sandbox.mapped import MappedMemory
-from beamsearch.judge.sandbox.protocol import decode_arguments
+from beamsearch.judge.sandbox.protocol import Worker, decode_arguments
 from beamsearch.problem.dispatch_modes import skip_dynamo
 from beamsearch.problem.kernel import bind
 from kernel_profiling.compiler.fake_device import cuda_answers
@@ -36,8 +35,7 @@ from kernel_profiling.gpus import Gpu
 
 def serve(link: socket.socket, role: str) -> None:
     """Answer the judge's requests until it hangs up; a GPU is asked for, whatever the role."""
-    harness = Harness()
-    serving.serve(link, harness, lambda error: describe_error(error, harness.source))
+    Harness().serve(link)
 
 
 def load_kernel(path: str) -> ModuleType:
@@ -56,14 +54,43 @@ def call_mode() -> Any:
     return torch.inference_mode()
 
 
-class Harness:
+class KernelWorker(Worker):
+    """Tells of an error with the line of the kernel that it came from."""
+
+    source: str | None = None
+
+    def describe(self, error: BaseException) -> dict[str, Any]:
+        """As a person needs it: type, message, and the line of the kernel that it came from."""
+        cause = error
+        while type(cause).__name__ == "InterpreterError" and cause.__cause__ is not None:
+            cause = cause.__cause__
+        if not isinstance(cause, TooMuchWork):  # that is no error of the kernel's
+            traceback.print_exception(error)
+        frames = traceback.extract_tb(cause.__traceback__)
+        all_frames = [*traceback.extract_tb(error.__traceback__), *frames]
+        own = [frame.lineno for frame in all_frames if frame.filename == self.source]
+        line = own[-1] if own else None
+        inside = [f.filename.endswith("triton/runtime/interpreter.py") for f in frames]
+        is_gap = isinstance(cause, NotImplementedError | AttributeError)
+        return {
+            "type": type(cause).__name__,
+            "binding": isinstance(error, KernelError),
+            "message": str(cause).strip()[:4000] or type(cause).__name__,
+            "line": line,
+            "text": linecache.getline(self.source, line).strip() if self.source and line else "",
+            "work": METER.work,
+            # Raised by the interpreter's own code rather than by the kernel's, or because something
+            # is not supported there.
+            "interpreter": any(inside) and (inside[-1] or is_gap),
+        }
+
+
+class Harness(KernelWorker):
     """One candidate's process, in the interpreter unless it is given a GPU."""
 
     def __init__(self) -> None:
         self._device = "cpu"
-        self.source: str | None = None
         self.module: ModuleType | None = None
-        self.descriptors: list[int] = []
         self._memory = MappedMemory()
         self._calls: dict[str, Callable[[], Any]] = {}
         self._gpu: Gpu
@@ -148,20 +175,16 @@ class Harness:
         finally:
             METER.limit = None
         ran = {"launched": sorted(METER.launched), "block": METER.block, "work": METER.work}
-        answer = self._hand_over(result, outputs, storages)
+        # A container of another class could do its work while it is walked through.
+        results = [*result] if type(result) in (tuple, list) else [result]
+        described = self._memory.hand_over(results, outputs, storages, self._device)
         self._wait()
         del second
-        return answer | ran
+        return {"results": described} | ran
 
     def _wait(self) -> None:
         if self._device != "cpu":
             torch.cuda.synchronize()
-
-    def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
-        """Copy results into the judge's memory and tell what they were."""
-        # A container of another class could do its work while it is walked through.
-        results = [*result] if type(result) in (tuple, list) else [result]
-        return {"results": self._memory.hand_over(results, outputs, storages, self._device)}
 
 
 @contextmanager
@@ -176,34 +199,3 @@ def _poisoned_memory() -> Any:
         yield
     finally:
         torch._C._set_deterministic_algorithms(before)
-
-
-def describe_error(error: BaseException, source: str | None) -> dict[str, Any]:
-    """An exception as a person needs it: type, message, and the line of the kernel it came from."""
-    cause = error
-    while type(cause).__name__ == "InterpreterError" and cause.__cause__ is not None:
-        cause = cause.__cause__
-    if not isinstance(cause, TooMuchWork):  # that is no error of the kernel's
-        traceback.print_exception(error)
-    frames = traceback.extract_tb(cause.__traceback__)
-    line = next((f.lineno for f in reversed(frames) if f.filename == source), None)
-    if line is None:
-        outer = traceback.extract_tb(error.__traceback__)
-        line = next((f.lineno for f in reversed(outer) if f.filename == source), None)
-    in_interpreter = [f.filename.endswith("triton/runtime/interpreter.py") for f in frames]
-    return {
-        "type": type(cause).__name__,
-        "binding": isinstance(error, KernelError),
-        "message": str(cause).strip()[:4000] or type(cause).__name__,
-        "line": line,
-        "text": linecache.getline(source, line).strip() if source and line else "",
-        "work": METER.work,
-        # Raised by the interpreter's own code rather than by the kernel's.
-        "interpreter": bool(in_interpreter)
-        and (in_interpreter[-1] or (any(in_interpreter) and _is_gap(cause))),
-    }
-
-
-def _is_gap(error: BaseException) -> bool:
-    """Whether an error says that something is not supported, rather than wrong."""
-    return isinstance(error, NotImplementedError | AttributeError)

@@ -87,7 +87,7 @@ def prepare_interpreter() -> None:
     )
     _remember_shapes()
     _count_work()
-    _watch_order()
+    _watch_order(interpreter.InterpreterBuilder)
     Autotuner._bench = lambda self, *args, config, **kwargs: [float(self.configs.index(config))]
 
 
@@ -124,11 +124,8 @@ def _count_work() -> None:
     interpreter.TensorHandle.__post_init__ = counted_value
 
 
-def _watch_order() -> None:
+def _watch_order(builder: Any) -> None:
     """Have accesses told to ORDER."""
-    from triton.runtime import interpreter
-
-    builder = interpreter.InterpreterBuilder
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def watched_load(self: Any, ptrs: Any, mask: Any, *rest: Any, **named: Any) -> Any:

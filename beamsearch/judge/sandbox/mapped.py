@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from beamsearch.gpu.driver import Mapping, open_descriptor
+from beamsearch.gpu.driver import open_descriptor
 from beamsearch.judge.sandbox.protocol import open_tensor
 
 
@@ -18,7 +18,6 @@ class MappedMemory:
 
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
-        self._mappings: list[Mapping] = []
         # Bound here so that a candidate that patches modules patches nothing we use.
         self._plain = (torch.Tensor, torch.nn.Parameter)
         self._copy: Any = torch._C.TensorBase.copy_
@@ -29,14 +28,12 @@ class MappedMemory:
         """Map memory whose descriptors came along, and close them."""
         for place, descriptor in zip(places, descriptors, strict=True):
             if place["memory"] == "driver":
-                index = torch.device(device).index
-                mapping = open_descriptor(descriptor, place["bytes"], index)
-                self._mappings.append(mapping)
-                self._storages[place["id"]] = mapping.tensor().untyped_storage()
+                mapping = open_descriptor(descriptor, place["bytes"], torch.device(device).index)
+                storage: Any = mapping.tensor().untyped_storage()
             else:
                 path = f"/proc/self/fd/{descriptor}"
-                mapped: Any = torch.UntypedStorage.from_file(path, True, place["bytes"])
-                self._storages[place["id"]] = mapped
+                storage = torch.UntypedStorage.from_file(path, True, place["bytes"])
+            self._storages[place["id"]] = storage
             os.close(descriptor)
 
     def storage(self, place: dict[str, Any]) -> torch.UntypedStorage:

@@ -7,9 +7,11 @@ import fcntl
 import itertools
 import os
 import resource
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.gpu.driver import DriverError, Mapping, create
+from beamsearch.gpu.driver import DriverError, create
 
 if TYPE_CHECKING:
     import torch
@@ -26,16 +28,18 @@ class SharedMemory:
 
     Without a GPU it is anonymous shared memory, on a GPU memory of the driver's own: both are
     descriptors, which work for a process of any user. Where the driver has no such memory, CUDA's
-    older IPC handles serve, between processes of one user only; `same_user` then says why.
+    older IPC handles serve, between processes of one user only.
     """
 
     _ids = itertools.count()
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.same_user = ""
+        self._has_descriptors = True
         self._pool: Any = None
-        _raise_file_limit()
+        # A model has hundreds of tensors, and each input set a descriptor for each of them.
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     def allocate(self, size: int) -> Buffer:
         """A buffer of at least `size` bytes, in whole words."""
@@ -50,17 +54,15 @@ class SharedMemory:
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
             mapped: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{descriptor}", True, size)
-            return Buffer(mapped, size, place | {"memory": "file", "fd": descriptor})
-        if not self.same_user:
+            return Buffer(mapped, place | {"memory": "file", "fd": descriptor})
+        if self._has_descriptors:
             try:
                 mapping, descriptor = create(size, torch.device(self.device).index)
-            except DriverError as error:
-                self.same_user = str(error)
-            else:
-                storage = mapping.tensor().untyped_storage()
-                size = mapping.size  # whole pages: nothing of the last is left for others to use
-                told = place | {"memory": "driver", "fd": descriptor, "bytes": size}
-                return Buffer(storage, size, told, mapping=mapping)
+            except DriverError:
+                self._has_descriptors = False
+            else:  # whole pages: nothing of the last is left for others to use
+                told = place | {"memory": "driver", "fd": descriptor, "bytes": mapping.size}
+                return Buffer(mapping.tensor().untyped_storage(), told, mapping.close)
         return self._allocate_ipc(size, place)
 
     def _allocate_ipc(self, size: int, place: dict[str, Any]) -> Buffer:
@@ -79,15 +81,10 @@ class SharedMemory:
             {"b64": base64.b64encode(part).decode()} if isinstance(part, bytes) else part
             for part in parts
         ]
-        told = place | {"memory": "ipc", "handle": handle}
-        return Buffer(storage, size, told, counter=(parts[4], parts[5]))
-
-
-def _raise_file_limit() -> None:
-    """A model has hundreds of tensors, and each input set a descriptor for each of them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        # Children are killed and count nothing down: torch would keep the memory for them.
+        storages: Any = torch.UntypedStorage
+        release = partial(storages._release_ipc_counter, *parts[4:6], device=data.device)
+        return Buffer(storage, place | {"memory": "ipc", "handle": handle}, release)
 
 
 class Buffer:
@@ -96,17 +93,14 @@ class Buffer:
     def __init__(
         self,
         storage: torch.UntypedStorage,
-        size: int,
         place: dict[str, Any],
-        mapping: Mapping | None = None,
-        counter: tuple[bytes, int] | None = None,
+        release: Callable[[], object] | None = None,
     ) -> None:
         self.storage = storage
-        self.size = size
-        """Bytes that were asked for; the storage may be larger."""
+        self.size: int = place["bytes"]
+        """The storage may be larger."""
         self.place = place
-        self._mapping = mapping
-        self._counter = counter
+        self._release = release
 
     def view(self, dtype: torch.dtype, shape: Any) -> Any:
         """A tensor on this memory."""
@@ -143,17 +137,11 @@ class Buffer:
         """Give the memory back; nobody may have it mapped any more."""
         import torch
 
-        device = self.storage.device
-        if self._counter is not None:
-            # Children are killed and count nothing down: torch would keep the memory for them.
-            storages: Any = torch.UntypedStorage
-            storages._release_ipc_counter(*self._counter, device=device)
-            self._counter = None
+        if self._release is not None:
+            torch.cuda.synchronize(self.storage.device)
+            self._release()
+            self._release = None
         self.storage = torch.empty(0).untyped_storage()
-        if self._mapping is not None:
-            torch.cuda.synchronize(device)
-            self._mapping.close()
-            self._mapping = None
         descriptor = self.place.pop("fd", None)
         if descriptor is not None:
             os.close(descriptor)
