@@ -49,7 +49,8 @@ class RunnerProcess:
         self._conversation = Conversation(ours, self._how_it_died)
         self.alive = True
         try:
-            self.ask("open", OPEN_S, device=device, l2_bytes=l2_bytes)
+            self.ask("open", OPEN_S, device=device)
+            self.ask("begin", OPEN_S, l2_bytes=l2_bytes)
         except (ToldError, ProcessDied, DeadlineMissed) as error:
             self.end()
             raise BeamsearchError(

@@ -24,8 +24,8 @@ from beamsearch.judge.runner.graphs import NoGraph, Run, captured
 from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
 from beamsearch.judge.runner.reference import reference_maker
-from beamsearch.judge.sandbox.mapped import MappedMemory
-from beamsearch.judge.sandbox.protocol import Worker, decode_arguments
+from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
+from beamsearch.judge.sandbox.protocol import decode_arguments
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.records.plan import Binary, Plan
 
@@ -36,8 +36,6 @@ _END_S = 5.0
 """Seconds in which a process whose judge is gone ends by itself."""
 
 Program = PlanProgram | ReferenceProgram
-Answer = dict[str, Any]
-Places = list[dict[str, Any]]
 
 
 def serve(link: socket.socket) -> None:
@@ -65,17 +63,15 @@ class _Call:
     no_graph: str = ""
 
 
-class Runner(Worker):
+class Runner(MappingWorker):
     """One process with a CUDA context, for any number of plans. Each verb is a request's `op`."""
 
     def __init__(self) -> None:
-        self._device = ""
-        self._memory = MappedMemory()
+        super().__init__()
         self._plans: dict[str, tuple[Plan, list[Function]]] = {}
         self._references: dict[str, Callable[[CallArguments], Callable[[], Any]]] = {}
         self._calls: dict[str, _Call] = {}
         self._last: tuple[Program, list[torch.Tensor]] | None = None
-        torch.set_num_threads(1)
 
     def describe(self, error: BaseException) -> Answer:
         """Type and message: CudaError for what CUDA reports, OutOfMemoryError for memory."""
@@ -88,18 +84,10 @@ class Runner(Worker):
             kind = "CudaError"
         return {"type": kind, "message": message}
 
-    def do_open(self, device: int, l2_bytes: int) -> Answer:
-        """Take a GPU."""
-        self._device = f"cuda:{device}"
-        torch.cuda.set_device(device)
-        torch.zeros(1, device=self._device)  # the context
+    def do_begin(self, l2_bytes: int) -> Answer:
+        """Get ready to load and time plans, on the GPU that was taken."""
         self._watch = Stopwatch(l2_bytes)
         self._loader = Loader()
-        return {}
-
-    def do_map(self, places: Places) -> Answer:
-        """Map memory whose descriptors came along."""
-        self._memory.map(places, self.descriptors, self._device)
         return {}
 
     def do_plan(self, name: str, plan: dict[str, Any], binaries: list[dict[str, Any]]) -> Answer:
@@ -124,20 +112,20 @@ class Runner(Worker):
         """Have the problem's reference under a name; `mode` is torch.compile's."""
         torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
         self._forget(name)
-        self._references[name] = reference_maker(problem, self._device, mode)
+        self._references[name] = reference_maker(problem, self.device, mode)
         return {}
 
     def do_bind(
         self, call: str, plan: str, arguments: dict[str, Any] | None, storages: Places
     ) -> Answer:
         """Bind a plan to its given storages, or a reference to its arguments on them."""
-        given = [self._memory.storage(place) for place in storages]
+        given = [self.storage(place) for place in storages]
         self._forget(call)
         program: Program
         if plan in self._plans:
-            program = PlanProgram(*self._plans[plan], given, self._device)
+            program = PlanProgram(*self._plans[plan], given, self.device)
         elif plan in self._references and arguments is not None:
-            decoded = decode_arguments(arguments, given, self._device)
+            decoded = decode_arguments(arguments, given, self.device)
             program = ReferenceProgram(self._references[plan](decoded))
         else:
             raise KeyError(f"no plan or reference {plan}")
@@ -155,7 +143,7 @@ class Runner(Worker):
         program.refresh(fresh)
         results = program.enqueue()
         torch.cuda.synchronize()
-        return self._hand_over(program, results, outputs, storages)
+        return self._collected(program, results, outputs, storages)
 
     def do_time(self, call: str, graph: bool) -> Answer:
         """Time one call, the L2 emptied before it. What it kept is left as the call before left it,
@@ -188,7 +176,7 @@ class Runner(Worker):
         if self._last is None:
             raise KeyError("no timed call's results are here")
         (program, results), self._last = self._last, None
-        return self._hand_over(program, results, outputs, storages)
+        return self._collected(program, results, outputs, storages)
 
     def do_share(self, call: str) -> Answer:
         """What torch's own operations take of a plan's call, by themselves. Milliseconds."""
@@ -229,14 +217,12 @@ class Runner(Worker):
             self._loader.release(function)
         torch.cuda.empty_cache()  # for the judge and its oracle
 
-    def _hand_over(
+    def _collected(
         self, program: Program, results: Sequence[Any], outputs: Places, storages: Places
     ) -> Answer:
-        """Copy results into the judge's memory and tell what they were, and what was damaged."""
+        """What was damaged is looked for before the results are copied out."""
         guards = program.broken_guards()
-        described = self._memory.hand_over(results, outputs, storages, self._device)
-        torch.cuda.synchronize()
-        return {"results": described, "guards": guards}
+        return self._hand_over(results, outputs, storages) | {"guards": guards}
 
 
 if __name__ == "__main__":

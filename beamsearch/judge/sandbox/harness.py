@@ -25,7 +25,7 @@ import torch
 from beamsearch.errors import KernelError
 from beamsearch.judge.sandbox.as_cuda import AsCuda
 from beamsearch.judge.sandbox.interpreter import METER, TooMuchWork
-from beamsearch.judge.sandbox.mapped import MappedMemory
+from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
 from beamsearch.judge.sandbox.protocol import Worker, decode_arguments
 from beamsearch.problem.dispatch_modes import skip_dynamo
 from beamsearch.problem.kernel import bind
@@ -59,78 +59,42 @@ class KernelWorker(Worker):
 
     source: str | None = None
 
-    def describe(self, error: BaseException) -> dict[str, Any]:
-        """As a person needs it: type, message, and the line of the kernel that it came from."""
-        cause = error
-        while type(cause).__name__ == "InterpreterError" and cause.__cause__ is not None:
-            cause = cause.__cause__
-        if not isinstance(cause, TooMuchWork):  # that is no error of the kernel's
-            traceback.print_exception(error)
-        frames = traceback.extract_tb(cause.__traceback__)
-        all_frames = [*traceback.extract_tb(error.__traceback__), *frames]
-        own = [frame.lineno for frame in all_frames if frame.filename == self.source]
-        line = own[-1] if own else None
-        inside = [f.filename.endswith("triton/runtime/interpreter.py") for f in frames]
-        is_gap = isinstance(cause, NotImplementedError | AttributeError)
-        return {
-            "type": type(cause).__name__,
-            "binding": isinstance(error, KernelError),
-            "message": str(cause).strip()[:4000] or type(cause).__name__,
-            "line": line,
-            "text": linecache.getline(self.source, line).strip() if self.source and line else "",
-            "work": METER.work,
-            # Raised by the interpreter's own code rather than by the kernel's, or because something
-            # is not supported there.
-            "interpreter": any(inside) and (inside[-1] or is_gap),
-        }
+    def describe(self, error: BaseException) -> Answer:
+        return describe_error(error, self.source)
 
 
-class Harness(KernelWorker):
+class Harness(KernelWorker, MappingWorker):
     """One candidate's process, in the interpreter unless it is given a GPU."""
 
     def __init__(self) -> None:
-        self._device = "cpu"
+        super().__init__()
         self.module: ModuleType | None = None
-        self._memory = MappedMemory()
         self._calls: dict[str, Callable[[], Any]] = {}
         self._gpu: Gpu
-        torch.set_num_threads(1)
 
-    def do_map(self, places: list[dict[str, Any]]) -> dict[str, Any]:
-        """Map memory whose descriptors came along."""
-        self._memory.map(places, self.descriptors, self._device)
-        return {}
-
-    def do_open(self, device: int) -> dict[str, Any]:
-        """Take a GPU, before the candidate is there."""
-        self._device = f"cuda:{device}"
-        torch.cuda.set_device(device)
-        torch.zeros(1, device=self._device)  # the context
-        return {}
-
-    def do_load(self, source: str, gpu: dict[str, Any]) -> dict[str, Any]:
+    def do_load(self, source: str, gpu: dict[str, Any]) -> Answer:
         """Import a kernel, for this GPU."""
         self.source = source
         self._gpu = Gpu.model_validate(gpu)
-        if self._device == "cpu":
+        if self.device == "cpu":
             for name, answer in cuda_answers(self._gpu).items():
                 setattr(torch.cuda, name, answer)
         with self._pretending():
             self.module = load_kernel(source)
         return {}
 
-    def do_bind(self, name: str, arguments: dict[str, Any], storages: list[Any]) -> dict[str, Any]:
+    def do_bind(self, name: str, arguments: dict[str, Any], storages: Places) -> Answer:
         """Bind a set of arguments under a name."""
         assert self.module is not None
-        mapped = [self._memory.storage(item) for item in storages]
+        mapped = [self.storage(item) for item in storages]
         with self._pretending():
-            self._calls[name] = bind(self.module, decode_arguments(arguments, mapped, self._device))
+            self._calls[name] = bind(self.module, decode_arguments(arguments, mapped, self.device))
         return {}
 
     def _pretending(self) -> AbstractContextManager[Any]:
-        return AsCuda("cpu") if self._device == "cpu" else nullcontext()
+        return AsCuda("cpu") if self.device == "cpu" else nullcontext()
 
-    def do_host_time(self, name: str, count: int) -> dict[str, Any]:
+    def do_host_time(self, name: str, count: int) -> Answer:
         """Median microseconds after which the bound call is back, while the GPU has nothing else to
         do: what its Python takes."""
         times = []
@@ -143,7 +107,7 @@ class Harness(KernelWorker):
             torch.cuda.synchronize()
         return {"host_us": 1e6 * statistics.median(times)}
 
-    def do_trace(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def do_trace(self, arguments: dict[str, Any]) -> Answer:
         """Which bytes the bound call touches at the true shapes, from the interpreter."""
         from kernel_profiling.estimate.access import trace_call
 
@@ -158,11 +122,11 @@ class Harness(KernelWorker):
     def do_call(
         self,
         name: str,
-        outputs: list[Any],
-        storages: list[Any],
+        outputs: Places,
+        storages: Places,
         then: str | None = None,
         work: float | None = None,
-    ) -> dict[str, Any]:
+    ) -> Answer:
         """Call once, unwritten memory poisoned, and copy the results out, with what it launched;
         after a call of `then`, where there is one, while both results are alive. It may take so
         much `work`."""
@@ -171,20 +135,15 @@ class Harness(KernelWorker):
             with call_mode(), _poisoned_memory(), self._pretending():
                 result = self._calls[name]()
                 second = self._calls[then]() if then is not None else None
-            self._wait()
+            self.wait()
         finally:
             METER.limit = None
         ran = {"launched": sorted(METER.launched), "block": METER.block, "work": METER.work}
         # A container of another class could do its work while it is walked through.
         results = [*result] if type(result) in (tuple, list) else [result]
-        described = self._memory.hand_over(results, outputs, storages, self._device)
-        self._wait()
+        answer = self._hand_over(results, outputs, storages)
         del second
-        return {"results": described} | ran
-
-    def _wait(self) -> None:
-        if self._device != "cpu":
-            torch.cuda.synchronize()
+        return answer | ran
 
 
 @contextmanager
@@ -199,3 +158,29 @@ def _poisoned_memory() -> Any:
         yield
     finally:
         torch._C._set_deterministic_algorithms(before)
+
+
+def describe_error(error: BaseException, source: str | None) -> Answer:
+    """As a person needs it: type, message, and the line of the kernel that it came from."""
+    cause = error
+    while type(cause).__name__ == "InterpreterError" and cause.__cause__ is not None:
+        cause = cause.__cause__
+    if not isinstance(cause, TooMuchWork):  # that is no error of the kernel's
+        traceback.print_exception(error)
+    frames = traceback.extract_tb(cause.__traceback__)
+    all_frames = [*traceback.extract_tb(error.__traceback__), *frames]
+    own = [frame.lineno for frame in all_frames if frame.filename == source]
+    line = own[-1] if own else None
+    inside = [f.filename.endswith("triton/runtime/interpreter.py") for f in frames]
+    is_gap = isinstance(cause, NotImplementedError | AttributeError)
+    return {
+        "type": type(cause).__name__,
+        "binding": isinstance(error, KernelError),
+        "message": str(cause).strip()[:4000] or type(cause).__name__,
+        "line": line,
+        "text": linecache.getline(source, line).strip() if source and line else "",
+        "work": METER.work,
+        # Raised by the interpreter's own code rather than by the kernel's, or because something
+        # is not supported there.
+        "interpreter": any(inside) and (inside[-1] or is_gap),
+    }

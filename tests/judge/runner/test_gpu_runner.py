@@ -61,7 +61,8 @@ class Judge:
         theirs.close()
         self.link = ours
         self.places = []
-        self.ask("open", device=0, l2_bytes=L2_BYTES)
+        self.ask("open", device=0)
+        self.ask("begin", l2_bytes=L2_BYTES)
 
     def ask(self, op, descriptors=(), **arguments):
         send(self.link, {"op": op, **arguments}, descriptors)
