@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.judge.capture.compiling import Compiled
-from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
+from beamsearch.judge.sandbox.clean_environment import start_python
 from beamsearch.judge.sandbox.conversation import (
     Conversation,
     DeadlineMissed,
@@ -35,17 +34,8 @@ class RunnerProcess:
         self, device: int, l2_bytes: int, log: Path, env: dict[str, str] | None = None
     ) -> None:
         ours, theirs = socket.socketpair()
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "beamsearch.judge.runner.process", str(theirs.fileno())],
-                env=scrubbed_environment() | (env or {}),
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # Ctrl-C is for the judge; this ends with its socket
-            )
-        theirs.close()
+        arguments = ["-m", "beamsearch.judge.runner.process", str(theirs.fileno())]
+        self._process = start_python(arguments, [theirs], log, env)
         self._conversation = Conversation(ours, self._how_it_died)
         self.alive = True
         try:

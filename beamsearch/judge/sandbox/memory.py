@@ -9,12 +9,11 @@ import os
 import resource
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from beamsearch.gpu.driver import DriverError, create
-
-if TYPE_CHECKING:
-    import torch
 
 GUARD_BYTES = 1 << 14
 """Not-a-number before and behind every input: what reads past an end and uses it, shows; what
@@ -43,8 +42,6 @@ class SharedMemory:
 
     def allocate(self, size: int) -> Buffer:
         """A buffer of at least `size` bytes, in whole words."""
-        import torch
-
         size = max(8, -(-size // 8) * 8)
         place: dict[str, Any] = {"id": next(self._ids), "bytes": size}
         if self.device == "cpu":
@@ -68,8 +65,6 @@ class SharedMemory:
     def _allocate_ipc(self, size: int, place: dict[str, Any]) -> Buffer:
         """From a pool of its own: a mapped allocation is mapped whole, and nothing that candidates
         must not see may lie in it."""
-        import torch
-
         if self._pool is None:
             self._pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(self._pool, torch.device(self.device)):
@@ -102,20 +97,15 @@ class Buffer:
         self.place = place
         self._release = release
 
-    def view(self, dtype: torch.dtype, shape: Any) -> Any:
+    def view(self, dtype: torch.dtype, shape: Any) -> torch.Tensor:
         """A tensor on this memory."""
-        import torch
-
         size = torch.Size(shape).numel()
         tensor = torch.empty(0, dtype=dtype, device=self.storage.device)
         return tensor.set_(self.storage, 0, (size,), (1,)).view(shape)
 
     def words(self) -> torch.Tensor:
         """The memory as 64-bit words."""
-        import torch
-
-        words: torch.Tensor = self.view(torch.int64, (self.size // 8,))
-        return words
+        return self.view(torch.int64, (self.size // 8,))
 
     def poison(self) -> None:
         """All bits set: NaN in every floating-point type, -1 in integers."""
@@ -123,8 +113,6 @@ class Buffer:
 
     def checksum(self) -> int:
         """A sum over the words in which every position has its own weight."""
-        import torch
-
         words = self.words()
         piece = min(PIECE, words.numel())
         weights = torch.arange(1, 2 * piece, 2, device=words.device)
@@ -135,8 +123,6 @@ class Buffer:
 
     def close(self) -> None:
         """Give the memory back; nobody may have it mapped any more."""
-        import torch
-
         if self._release is not None:
             torch.cuda.synchronize(self.storage.device)
             self._release()

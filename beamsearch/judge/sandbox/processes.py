@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -20,7 +19,7 @@ from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge.sandbox import protocol
-from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
+from beamsearch.judge.sandbox.clean_environment import start_python
 from beamsearch.judge.sandbox.conversation import Conversation, ToldError
 from beamsearch.judge.sandbox.homes import remove
 from beamsearch.judge.sandbox.isolation import (
@@ -94,26 +93,13 @@ class ForkServers:
 
     def _start(self) -> None:
         pairs = {mode: socket.socketpair() for mode in self._modes}
-        fds = {mode: pair[1].fileno() for mode, pair in pairs.items()}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(*self._wrapping, sys.executable, "-m", "beamsearch.judge.sandbox.server"),
-                    *(str(fds["normal"]), str(fds.get("interpreter", -1))),
-                ],
-                env=scrubbed_environment(),
-                pass_fds=tuple(fds.values()),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C in a terminal is for the judge; the server ends when its sockets do.
-                start_new_session=True,
-            )
-        self._controls = {}
-        for mode, (ours, theirs) in pairs.items():
-            theirs.close()
-            ours.settimeout(START_S)
-            self._controls[mode] = ours
+        theirs = [pair[1] for pair in pairs.values()]
+        fds = [str(link.fileno()) for link in theirs]
+        arguments = ["-m", "beamsearch.judge.sandbox.server", *fds]
+        self._process = start_python(arguments, theirs, self._log, wrapping=self._wrapping)
+        self._controls = {mode: ours for mode, (ours, _) in pairs.items()}
+        for control in self._controls.values():
+            control.settimeout(START_S)
         self._generation += 1
 
     def _ask(self, mode: Mode, request: Mapping[str, Any], *descriptors: int) -> dict[str, Any]:

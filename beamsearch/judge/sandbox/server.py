@@ -1,7 +1,7 @@
 """A small process that has imported torch and triton, and forks one child per candidate.
 
-Started as `python -m beamsearch.judge.sandbox.server NORMAL INTERPRETER` with two sockets by file
-descriptor (the second may be -1). torch is imported once; then the process forks, since
+Started as `python -m beamsearch.judge.sandbox.server NORMAL [INTERPRETER]` with sockets by file
+descriptor. torch is imported once; then the process forks, since
 TRITON_INTERPRET binds when triton is imported. A server ends when its control socket closes, which
 it does however the judge ends, and takes every child with it. It never initialises CUDA.
 """
@@ -48,23 +48,23 @@ ROLES = {
 nothing else of the sandbox knows it."""
 
 
-def main(normal_fd: int, interpreter_fd: int) -> None:
+def main(normal_fd: int, interpreter_fd: int | None = None) -> None:
     """Serve until the control socket closes."""
     for name in PRELOADED:
         importlib.import_module(name)
-    if interpreter_fd >= 0:
-        pid = os.fork()
-        if pid == 0:
-            os.close(normal_fd)
-            _die_with_parent()
-            os.environ["TRITON_INTERPRET"] = "1"
-            _serve(socket.socket(fileno=interpreter_fd))
-            os._exit(0)
-        os.close(interpreter_fd)
-        _serve(socket.socket(fileno=normal_fd), keep=frozenset({pid}))
-        os.waitpid(pid, 0)  # its control socket closes with ours
-    else:
+    if interpreter_fd is None:
         _serve(socket.socket(fileno=normal_fd))
+        return
+    pid = os.fork()
+    if pid == 0:
+        os.close(normal_fd)
+        _die_with_parent()
+        os.environ["TRITON_INTERPRET"] = "1"
+        _serve(socket.socket(fileno=interpreter_fd))
+        os._exit(0)
+    os.close(interpreter_fd)
+    _serve(socket.socket(fileno=normal_fd), keep=frozenset({pid}))
+    os.waitpid(pid, 0)  # its control socket closes with ours
 
 
 def _serve(control: socket.socket, keep: frozenset[int] = frozenset()) -> None:
@@ -224,5 +224,5 @@ def _prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))
     os._exit(0)  # nothing is left to do, and libraries have much to say at an orderly end
