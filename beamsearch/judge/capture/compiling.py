@@ -130,7 +130,6 @@ def _check(plan: Plan, gpu: Gpu) -> None:
 
 
 def _compile(kernel: Kernel, gpu: Gpu, folder: Path) -> Any:
-    """Triton's CompiledKernel of one kernel. Raises CompileFailed."""
     import triton
     from triton.backends.compiler import GPUTarget
 
@@ -245,7 +244,6 @@ class Identity:
         return f"fill {self._words(fill.target)} with {fill.value!r}"
 
     def _words(self, value: object) -> str:
-        """Whatever a step is given."""
         if isinstance(value, View):
             place = f"{self._buffer(value.buffer)}+{value.offset}"
             return f"{place} {value.dtype} {value.size} {value.stride}"
@@ -261,7 +259,6 @@ class Identity:
         return f"buffer{self._order.setdefault(number, len(self._order))}"
 
     def _start(self, number: int) -> str:
-        """What a buffer is before the call."""
         buffer = self._plan.buffers[number]
         data = None if buffer.data is None else hashlib.sha256(buffer.data).hexdigest()
         told = f"{buffer.role} {buffer.given} {buffer.bytes} {data}"

@@ -66,7 +66,6 @@ class CaptureDriver(TargetDriver):
         self.launcher_cls = None
 
     def get_current_device(self) -> Any:
-        """The number of the only device."""
         return 0
 
     def get_device_capability(self, device: object = None) -> tuple[int, int]:
@@ -152,7 +151,6 @@ class _Metadata:
         return disassemble(self._whole().asm["cubin"], {}, {})
 
     def _whole(self) -> Any:
-        """The same kernel compiled to the end."""
         from triton.backends.nvidia.compiler import CUDABackend
         from triton.compiler.compiler import compile as compile_source
 
@@ -225,7 +223,6 @@ def _flat(kinds: Any, values: Any = None) -> list[tuple[Any, Any]]:
 
 
 def _options(metadata: Any) -> tuple[tuple[str, Any], ...]:
-    """What the backend was asked for, by name."""
     from triton.compiler.compiler import make_backend
 
     fields = make_backend(metadata.target).parse_options({}).__dict__
@@ -237,7 +234,6 @@ def _options(metadata: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _in_words(value: Any) -> str:
-    """An argument as a person reads it."""
     if isinstance(value, StandIn):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     base = getattr(value, "base", None)

@@ -18,7 +18,7 @@ from beamsearch.judge.capture.launches import Tuning, install, install_torch
 from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
 from beamsearch.judge.sandbox.harness import KernelWorker, load_kernel
-from beamsearch.judge.sandbox.protocol import decode_with
+from beamsearch.judge.sandbox.protocol import decode_with, open_tensor
 from beamsearch.problem.kernel import CallArguments, bind, bound_by_position
 from beamsearch.records.plan import Plan
 from kernel_profiling.gpus import Gpu
@@ -87,20 +87,16 @@ class Capturer(KernelWorker):
 
     def _arguments(self, message: dict[str, Any]) -> CallArguments:
         """The call's arguments as stand-ins at new addresses."""
-        storages: dict[int, torch.Tensor] = {}
+        storages: dict[int, torch.UntypedStorage] = {}
         given = decode_with(message, lambda place: self._given(place, storages))
         for weight in given.state.values():
             weight.memory.weight = True
         return given
 
-    def _given(self, place: Mapping[str, Any], storages: dict[int, torch.Tensor]) -> Any:
-        number = place["storage"]
+    def _given(self, place: Mapping[str, Any], storages: dict[int, torch.UntypedStorage]) -> Any:
+        number, memories = place["storage"], self._recorder.memories
         if number not in storages:
-            size = torch.empty(place["bytes"], dtype=torch.uint8, device="meta")
-            storages[number] = size
-            self._recorder.memories.wrap(size, role="given", given=number)
-        meta = torch.empty(0, dtype=getattr(torch, place["dtype"]), device="meta")
-        meta.set_(
-            storages[number].untyped_storage(), place["offset"], place["size"], place["stride"]
-        )
-        return self._recorder.memories.wrap(meta)
+            whole = torch.empty(place["bytes"], dtype=torch.uint8, device="meta")
+            storages[number] = whole.untyped_storage()
+            memories.wrap(whole, role="given", given=number)
+        return memories.wrap(open_tensor(place, storages, "meta"))

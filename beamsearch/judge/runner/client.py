@@ -83,10 +83,9 @@ class RunnerProcess:
         self._process.wait()
 
     def _how_it_died(self, gone: str) -> str:
-        status = self._process.poll()
-        if status is None:
-            with suppress(subprocess.TimeoutExpired):
-                status = self._process.wait(2)
+        status = None
+        with suppress(subprocess.TimeoutExpired):
+            status = self._process.wait(2)
         if status is not None and status < 0:
             return f"the process that ran it was killed by {signal.Signals(-status).name}"
         return f"the process that ran it ended: {gone}"

@@ -98,7 +98,6 @@ def pack_number(kind: str, value: Scalar) -> bytes:
 
 
 def _sizes(shape: Sequence[int], strides: Sequence[int], kind: str) -> list[Parameter]:
-    """A shape as numbers of this type, then strides as numbers of 64 bits."""
     packed = [pack_number(kind, n) for n in shape]
     return [*packed, *(pack_number("i64", n) for n in strides)]
 

@@ -75,7 +75,6 @@ class PlanProgram:
                 run(stream)
 
     def _prepared(self, number: int, step: Step) -> Callable[[int], object]:
-        """What runs a step, given the stream."""
         memory = self._memory
         if isinstance(step, Launch):
             if 0 in step.grid:

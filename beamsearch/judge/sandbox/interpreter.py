@@ -207,7 +207,6 @@ def _count_work() -> None:
 
 
 def _watch_order(builder: Any) -> None:
-    """Have accesses told to ORDER."""
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def watched_load(self: Any, ptrs: Any, mask: Any, *rest: Any, **named: Any) -> Any:

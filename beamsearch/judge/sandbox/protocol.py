@@ -11,12 +11,11 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from beamsearch.problem.kernel import CallArguments
-
-if TYPE_CHECKING:
-    import torch
 
 HEADER = struct.Struct("!I")
 MAX_DESCRIPTORS = 100
@@ -28,6 +27,8 @@ MOST_NESTED = 64
 of whoever writes it out again."""
 MOST_INTEGER = 2**64
 """Above every whole number in a message; what is larger fits no float and no line of text."""
+
+Storages = Mapping[int, torch.UntypedStorage] | Sequence[torch.UntypedStorage]
 
 
 class Gone(Exception):
@@ -160,8 +161,6 @@ def encode_arguments(
     """
 
     def encode(value: Any) -> Any:
-        import torch
-
         if isinstance(value, torch.Tensor):
             return {"tensor": describe_tensor(value, storage_of(value), guard)}
         if isinstance(value, tuple):
@@ -181,7 +180,7 @@ def encode_arguments(
 
 
 def decode_arguments(
-    message: Mapping[str, Any], storages: list[torch.UntypedStorage] | None, device: str
+    message: Mapping[str, Any], storages: Storages | None, device: str
 ) -> CallArguments:
     """The arguments on mapped storages; without any, zeros (which take no memory on `meta`)."""
     return decode_with(message, lambda place: open_tensor(place, storages, device))
@@ -213,12 +212,8 @@ def decode_with(
     )
 
 
-def open_tensor(
-    place: Mapping[str, Any], storages: list[torch.UntypedStorage] | None, device: str
-) -> torch.Tensor:
+def open_tensor(place: Mapping[str, Any], storages: Storages | None, device: str) -> torch.Tensor:
     """The tensor at a place."""
-    import torch
-
     dtype = getattr(torch, place["dtype"])
     if storages is None:
         empty = torch.empty_strided(place["size"], place["stride"], dtype=dtype, device=device)

@@ -187,7 +187,6 @@ def _redirect(path: str) -> None:
 
 
 def _data_bytes() -> int:
-    """Private writable memory of this process, in bytes."""
     found = re.search(r"^VmData:\s*(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
