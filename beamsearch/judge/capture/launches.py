@@ -13,6 +13,7 @@ from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.compiling import frozen
 from beamsearch.judge.capture.recorder import Recorder, Refused
 from beamsearch.judge.capture.standin import DEVICE, StandIn, stand_ins
+from beamsearch.records.plan import Kernel
 from kernel_profiling.compiler.fake_device import TargetDriver, cuda_answers
 from kernel_profiling.gpus import Gpu
 
@@ -21,15 +22,11 @@ MOST_CONFIGS = 64
 """Configurations of one autotuner that are captured; each is compiled and timed."""
 
 
-@dataclass(frozen=True)
-class CapturedKernel:
+class CapturedKernel(Kernel):
     """A Triton function specialised for a launch."""
 
-    name: str
-    ttir: str
-    options: tuple[tuple[str, Any], ...]
-    signature: tuple[str, ...]
-    source_file: str
+    def __hash__(self) -> int:
+        return hash((self.name, self.ttir))
 
 
 class LaunchArguments(NamedTuple):
@@ -155,7 +152,7 @@ class _Metadata:
         from triton.compiler.compiler import compile as compile_source
 
         if self._finished is None:
-            options = dict(_options(self._known))
+            options = _options(self._known)
             options.pop("extern_libs", None)
             backend: Any = CUDABackend
             short, backend.add_stages = backend.add_stages, self._all_stages
@@ -180,7 +177,7 @@ class _Launcher:
             name=kernel.name,
             ttir=kernel.asm["ttir"],
             options=_options(kernel.metadata._known),
-            signature=tuple(kind for _, kind in _flat(self._kinds)),
+            signature=[kind for _, kind in _flat(self._kinds)],
             source_file=code.co_filename if code is not None else "",
         )
 
@@ -222,15 +219,12 @@ def _flat(kinds: Any, values: Any = None) -> list[tuple[Any, Any]]:
     return found
 
 
-def _options(metadata: Any) -> tuple[tuple[str, Any], ...]:
+def _options(metadata: Any) -> dict[str, Any]:
     from triton.compiler.compiler import make_backend
 
     fields = make_backend(metadata.target).parse_options({}).__dict__
-    return tuple(
-        (name, frozen(getattr(metadata, name)))
-        for name in sorted(fields)
-        if hasattr(metadata, name)
-    )
+    names = [name for name in sorted(fields) if hasattr(metadata, name)]
+    return {name: frozen(getattr(metadata, name)) for name in names}
 
 
 def _in_words(value: Any) -> str:

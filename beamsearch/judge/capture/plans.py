@@ -26,7 +26,6 @@ from beamsearch.records.plan import (
     Descriptor,
     DType,
     Fill,
-    Kernel,
     Launch,
     Number,
     Operation,
@@ -88,16 +87,7 @@ class _Assembly:
         return Plan(
             capability=capability,
             triton=triton.__version__,
-            kernels=[
-                Kernel(
-                    name=kernel.name,
-                    ttir=kernel.ttir,
-                    options={name: _listed(value) for name, value in kernel.options},
-                    signature=list(kernel.signature),
-                    source_file=kernel.source_file,
-                )
-                for kernel in self._kernels
-            ],
+            kernels=list(self._kernels),
             buffers=[self._buffer(memory, before) for memory in list(self._numbers)],
             steps=steps,
             results=results,
@@ -251,10 +241,6 @@ class _Assembly:
             buffer=self._number(tensor.memory),
             offset=tensor.data_ptr() - tensor.memory.address,
         )
-
-
-def _listed(value: Any) -> Any:
-    return [_listed(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _words(noted: Noted) -> tuple[Any, ...]:
