@@ -20,6 +20,11 @@ from beamsearch.errors import UsageError
 PROBE_TIMEOUT_S = 60.0
 """A driver that is loading answers within seconds; a wedged one never does."""
 _CUDA_NO_DEVICE = 100
+_WITHOUT_TRITON = {
+    "Darwin": "macOS has no Triton compiler, so kernels can be neither run nor compiled here; use "
+    "a Linux machine or container, with or without an NVIDIA GPU",
+    "Windows": "Windows has no Triton compiler; use WSL2, where everything works, the GPU included",
+}
 # Asks libcuda alone, with no context.
 _PROBE = """
 import json, uuid
@@ -56,15 +61,8 @@ class Device:
 def unsupported_platform() -> str | None:
     """Why this platform cannot run the main job, in one sentence; None where it can."""
     system = platform.system()
-    if system == "Darwin":
-        return (
-            "macOS has no Triton compiler, so kernels can be neither run nor compiled here; use a "
-            "Linux machine or container, with or without an NVIDIA GPU"
-        )
-    if system == "Windows":
-        return "Windows has no Triton compiler; use WSL2, where everything works, the GPU included"
     if system != "Linux":
-        return f"{system} is not supported: Triton needs Linux"
+        return _WITHOUT_TRITON.get(system, f"{system} is not supported: Triton needs Linux")
     if "+rocm" in installed("torch"):
         return (
             "this PyTorch is built for AMD's ROCm, and only NVIDIA GPUs are supported; install the "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -12,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from beamsearch.gpu.usage import Usage, Work
-
-SHARED = Path("/tmp")
 
 
 class Lane:
@@ -28,8 +25,7 @@ class Lane:
         self._usage = usage or Usage()
         self._thread_lock = threading.Lock()
         # Not TMPDIR, which two processes on one GPU may have set to different folders.
-        common = SHARED if SHARED.is_dir() else Path(tempfile.gettempdir())
-        self._path = (folder or common) / f"beamsearch-{uuid}.lock"
+        self._path = (folder or Path("/tmp")) / f"beamsearch-{uuid}.lock"
 
     @contextmanager
     def held(self, timeout_s: float | None = None, *, work: Work = "preparing") -> Iterator[bool]:

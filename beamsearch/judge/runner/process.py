@@ -101,7 +101,7 @@ class Runner(MappingWorker):
                 raise ValueError(f"{binary.name} is instrumented")
             if _MOST_SCRATCH_ALIGN % binary.scratch_align:
                 raise ValueError(f"{binary.name} wants scratch aligned to {binary.scratch_align}")
-        self._forget(name)
+        self.do_drop(name)
         functions: list[Function] = []
         self._plans[name] = read, functions  # what is loaded is known, should the next one fail
         for binary in compiled:
@@ -111,7 +111,7 @@ class Runner(MappingWorker):
     def do_reference(self, name: str, problem: dict[str, Any], mode: str | None) -> Answer:
         """Have the problem's reference under a name; `mode` is torch.compile's."""
         torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
-        self._forget(name)
+        self.do_drop(name)
         self._references[name] = reference_maker(problem, self.device, mode)
         return {}
 
@@ -120,7 +120,7 @@ class Runner(MappingWorker):
     ) -> Answer:
         """Bind a plan to its given storages, or a reference to its arguments on them."""
         given = [self.storage(place) for place in storages]
-        self._forget(call)
+        self.do_drop(call)
         program: Program
         if plan in self._plans:
             program = PlanProgram(*self._plans[plan], given, self.device)
@@ -130,11 +130,6 @@ class Runner(MappingWorker):
         else:
             raise KeyError(f"no plan or reference {plan}")
         self._calls[call] = _Call(plan, program)
-        return {}
-
-    def do_drop(self, name: str) -> Answer:
-        """Forget a plan or a reference with the calls bound to it, or a bound call."""
-        self._forget(name)
         return {}
 
     def do_call(self, call: str, outputs: Places, storages: Places, fresh: bool = True) -> Answer:
@@ -203,9 +198,10 @@ class Runner(MappingWorker):
             raise KeyError(f"no call {call}")
         return self._calls[call]
 
-    def _forget(self, name: str) -> None:
+    def do_drop(self, name: str) -> Answer:
+        """Forget a plan or a reference with the calls bound to it, or a bound call."""
         if not any(name in known for known in (self._plans, self._references, self._calls)):
-            return
+            return {}
         torch.cuda.synchronize()
         self._last = None
         self._calls = {
@@ -216,6 +212,7 @@ class Runner(MappingWorker):
         for function in functions:
             self._loader.release(function)
         torch.cuda.empty_cache()  # for the judge and its oracle
+        return {}
 
     def _collected(
         self, program: Program, results: Sequence[Any], outputs: Places, storages: Places

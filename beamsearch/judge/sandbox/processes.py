@@ -46,8 +46,6 @@ DATA_BYTES = 1 << 30
 """Memory a candidate may add to what it was forked with."""
 USERS_EACH = 10_000
 """User ids for the candidates of one judge."""
-
-
 _HINTS: dict[int, str] = {
     signal.SIGSEGV: " (an access outside its memory)",
     signal.SIGKILL: " (it broke the protocol, or memory ran out)",
