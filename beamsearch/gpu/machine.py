@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from beamsearch import __version__
 from beamsearch.errors import UsageError
 from beamsearch.gpu.environment import devices, installed, pick_device
-
-if TYPE_CHECKING:
-    from beamsearch.records.run import Environment
-    from kernel_profiling.gpus import Gpu
+from beamsearch.gpu.gauges import gpu_state
+from beamsearch.records.run import Environment
+from kernel_profiling.gpus import Gpu, UnknownGpu, device_gpu, find_gpu
+from kernel_profiling.ncu.run import find_ncu, ncu_version
 
 TARGET = "h200"
 """What is compiled for where there is no GPU and none is named."""
@@ -36,10 +35,6 @@ class Machine:
         """The machine and the versions, for a record."""
         import torch
 
-        from beamsearch.gpu.gauges import gpu_state
-        from beamsearch.records.run import Environment
-        from kernel_profiling.ncu.run import find_ncu, ncu_version
-
         picked = None if self.device is None else devices()[self.device]
         ncu = find_ncu()
         return Environment(
@@ -61,8 +56,6 @@ def find_machine(device: int | None = None, target: str | None = None) -> Machin
 
     Raises UsageError for a device that is not there, and for an unknown target.
     """
-    from kernel_profiling.gpus import UnknownGpu, device_gpu, find_gpu
-
     picked = pick_device(device)
     if picked is None:
         return modelled(target or TARGET)
@@ -74,8 +67,6 @@ def find_machine(device: int | None = None, target: str | None = None) -> Machin
 
 def modelled(target: str = TARGET) -> Machine:
     """A part that is compiled for, whatever GPU is here. Raises UsageError for an unknown one."""
-    from kernel_profiling.gpus import UnknownGpu, find_gpu
-
     try:
         return Machine(find_gpu(target), None)
     except UnknownGpu as error:

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -26,9 +26,7 @@ from beamsearch.problem.problem import Problem
 from beamsearch.records.plan import Plan
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
-
-if TYPE_CHECKING:
-    from kernel_profiling.gpus import Gpu
+from kernel_profiling.gpus import Gpu
 
 CAPTURE_S = 60.0
 """Seconds one capture may take: Triton's front end takes under one for a usual kernel."""

@@ -8,6 +8,7 @@ import socket
 import subprocess
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,19 +92,19 @@ class RunnerProcess:
         return f"the process that ran it ended: {gone}"
 
 
+@dataclass(eq=False)
 class Replay:
     """A plan, or a reference, in a runner, called as a candidate's process is: what verification
     talks to. One call is bound at a time."""
 
-    def __init__(self, runner: RunnerProcess, plan: str, touched: Collection[int] = ()) -> None:
-        self.runner = runner
-        self.touched = touched
-        self.plan = plan
-        self.fresh = True
-        """Whether memory that the kernel keeps is made anew before the next call."""
-        self.no_graph = ""
-        """Why its calls cannot be captured as a graph, once that was tried."""
-        self._bound = ""
+    runner: RunnerProcess
+    plan: str
+    touched: Collection[int] = ()
+    fresh: bool = True
+    """Whether memory that the kernel keeps is made anew before the next call."""
+    no_graph: str = ""
+    """Why its calls cannot be captured as a graph, once that was tried."""
+    _bound: str = ""
 
     def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
         """A request; a call goes by the plan's name and its own. Raises as `RunnerProcess.ask`."""

@@ -26,6 +26,7 @@ NETWORK = "no network"
 FILES = "no writable place but its own folder"
 PROCESSES = "no sight of other processes"
 NAMES = (USER, NETWORK, FILES, PROCESSES)
+BY_BUBBLEWRAP = (NETWORK, FILES, PROCESSES)
 
 FIRST_UID = 1_900_000_000
 """User ids of candidates start here: systemd's table of ids lists them as used by nobody."""

@@ -8,6 +8,7 @@ import itertools
 import os
 import resource
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -82,20 +83,20 @@ class SharedMemory:
         return Buffer(storage, place | {"memory": "ipc", "handle": handle}, release)
 
 
+@dataclass(eq=False)
 class Buffer:
-    """One piece of shared memory. `place` tells another process how to map it."""
+    """One piece of shared memory."""
 
-    def __init__(
-        self,
-        storage: torch.UntypedStorage,
-        place: dict[str, Any],
-        release: Callable[[], object] | None = None,
-    ) -> None:
-        self.storage = storage
-        self.size: int = place["bytes"]
-        """The storage may be larger."""
-        self.place = place
-        self._release = release
+    storage: torch.UntypedStorage
+    """It may be larger than the buffer."""
+    place: dict[str, Any]
+    """How another process maps it."""
+    release: Callable[[], object] | None = None
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return int(self.place["bytes"])
 
     def view(self, dtype: torch.dtype, shape: Any) -> torch.Tensor:
         """A tensor on this memory."""
@@ -123,10 +124,10 @@ class Buffer:
 
     def close(self) -> None:
         """Give the memory back; nobody may have it mapped any more."""
-        if self._release is not None:
+        if self.release is not None:
             torch.cuda.synchronize(self.storage.device)
-            self._release()
-            self._release = None
+            self.release()
+            self.release = None
         self.storage = torch.empty(0).untyped_storage()
         descriptor = self.place.pop("fd", None)
         if descriptor is not None:

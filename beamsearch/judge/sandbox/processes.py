@@ -18,18 +18,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
-from beamsearch.judge.sandbox import protocol
+from beamsearch.judge.sandbox import isolation, protocol
 from beamsearch.judge.sandbox.clean_environment import start_python
 from beamsearch.judge.sandbox.conversation import Conversation, ToldError
 from beamsearch.judge.sandbox.homes import remove
-from beamsearch.judge.sandbox.isolation import (
-    FILES,
-    FIRST_UID,
-    NAMES,
-    NETWORK,
-    PROCESSES,
-    bubblewrap,
-)
 from beamsearch.judge.sandbox.protocol import Gone
 
 Mode = Literal["normal", "interpreter"]
@@ -69,7 +61,7 @@ class ForkServers:
         # The folder around the scratch folder, where that is a run's, has the run's seed in it.
         around = [str(scratch.parent)] if scratch.name == ".scratch" else []
         self._hidden = [str(scratch), *around]
-        self._wrapping = bubblewrap(scratch, around)
+        self._wrapping = isolation.bubblewrap(scratch, around)
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
         self._controls: dict[Mode, socket.socket] = {}
         self._locks: dict[Mode, threading.Lock] = {mode: threading.Lock() for mode in self._modes}
@@ -127,13 +119,13 @@ class ForkServers:
         """What the isolation of a process leaves it: fields of `isolation.Plan`."""
         source = self._scratch / "sources" / key if key is not None else folder
         with self._users_lock:
-            number = self._users.setdefault(key or str(folder), len(self._users))
+            number = self._users.setdefault(key or str(folder), len(self._users)) % USERS_EACH
         return {
             "own": [str(folder)],
             "needed": [str(source)] if source != folder and source.is_dir() else [],
             "hidden": self._hidden,
-            "uid": FIRST_UID + os.getpid() % USERS_EACH * USERS_EACH + number % USERS_EACH,
-            "standing": [NETWORK, FILES, PROCESSES] if self._wrapping else [],
+            "uid": isolation.FIRST_UID + os.getpid() % USERS_EACH * USERS_EACH + number,
+            "standing": list(isolation.BY_BUBBLEWRAP) if self._wrapping else [],
         }
 
     def fork(self, role: Role, **options: Any) -> CandidateProcess:
@@ -240,7 +232,8 @@ def missing_here() -> dict[str, str]:
         try:
             missing = servers.missing_isolation()
         except ServerLost:
-            missing = dict.fromkeys(NAMES, _log_tail(Path(scratch) / "server.log"))
+            why = _log_tail(Path(scratch) / "server.log") or "the attempt failed"
+            missing = dict.fromkeys(isolation.NAMES, why)
         finally:
             servers.close()
     return {name: why for name, why in missing.items() if why}
