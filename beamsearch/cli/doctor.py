@@ -92,7 +92,8 @@ def _packages() -> Iterator[Line]:
 
 def _gpu(device: int | None) -> Iterator[Line]:
     from beamsearch.errors import UsageError
-    from beamsearch.gpu.environment import devices, gpu_state, judge_state, pick_device
+    from beamsearch.gpu.environment import devices, pick_device
+    from beamsearch.gpu.gauges import gpu_state, judge_state
 
     try:
         picked = pick_device(device)
@@ -116,9 +117,9 @@ def _gpu(device: int | None) -> Iterator[Line]:
     if state.driver is None:
         yield Line(
             "warn",
-            "nvidia-smi",
-            "does not answer",
-            "other users of the GPU and throttling cannot be seen; install nvidia-smi",
+            "driver",
+            "its management library (NVML) does not answer",
+            "other users of the GPU and throttling cannot be seen; install libnvidia-ml.so.1",
         )
     else:
         yield Line("ok", "driver", state.driver)
@@ -178,7 +179,8 @@ def _ncu() -> Iterator[Line]:
 
 def _isolation() -> Line:
     """What candidates are kept from."""
-    from beamsearch.judge.sandbox.isolation import missing_here, missing_in_words
+    from beamsearch.judge.sandbox.isolation import missing_in_words
+    from beamsearch.judge.sandbox.processes import missing_here
 
     missing = missing_here()
     if not missing:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,11 +12,12 @@ from pathlib import Path
 
 from beamsearch.gpu.usage import Usage, Work
 
-SHARED = Path("/tmp")
-
 
 class Lane:
-    """The lock that every use of a GPU takes, keyed by the GPU's UUID."""
+    """The lock that every use of a GPU takes, keyed by the GPU's UUID.
+
+    By hand: `filelock` opens for writing, which the lock file of another user does not allow.
+    """
 
     def __init__(
         self, uuid: str, folder: Path | None = None, *, usage: Usage | None = None
@@ -25,8 +25,7 @@ class Lane:
         self._usage = usage or Usage()
         self._thread_lock = threading.Lock()
         # Not TMPDIR, which two processes on one GPU may have set to different folders.
-        common = SHARED if SHARED.is_dir() else Path(tempfile.gettempdir())
-        self._path = (folder or common) / f"beamsearch-{uuid}.lock"
+        self._path = (folder or Path("/tmp")) / f"beamsearch-{uuid}.lock"
 
     @contextmanager
     def held(self, timeout_s: float | None = None, *, work: Work = "preparing") -> Iterator[bool]:
@@ -37,7 +36,8 @@ class Lane:
             yield False
             return
         try:
-            descriptor = self._open()
+            flags = os.O_RDONLY if self._path.exists() else os.O_RDONLY | os.O_CREAT
+            descriptor = os.open(self._path, flags, 0o644)
             try:
                 with self._usage.waiting("another process"):
                     locked = _locked(descriptor, deadline)
@@ -51,16 +51,9 @@ class Lane:
         finally:
             self._thread_lock.release()
 
-    def _open(self) -> int:
-        """The lock file, which may belong to another user: reading is enough to lock it."""
-        try:
-            return os.open(self._path, os.O_RDONLY)
-        except FileNotFoundError:
-            return os.open(self._path, os.O_RDONLY | os.O_CREAT, 0o644)
-
 
 def _locked(descriptor: int, deadline: float | None) -> bool:
-    """Lock an open file, whoever has to be waited for; whether that came about by the deadline."""
+    """Lock an open file; whether that came about by the deadline."""
     if deadline is None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         return True

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from beamsearch.gpu.environment import describe, gpu_facts, pick_device
-
-if TYPE_CHECKING:
-    from beamsearch.records.run import Environment
-    from kernel_profiling.gpus import Gpu
+from beamsearch import __version__
+from beamsearch.errors import UsageError
+from beamsearch.gpu.environment import devices, installed, pick_device
+from beamsearch.gpu.gauges import gpu_state
+from beamsearch.records.run import Environment
+from kernel_profiling.gpus import Gpu, UnknownGpu, device_gpu, find_gpu
+from kernel_profiling.ncu.run import find_ncu, ncu_version
 
 TARGET = "h200"
 """What is compiled for where there is no GPU and none is named."""
@@ -31,7 +33,22 @@ class Machine:
 
     def environment(self) -> Environment:
         """The machine and the versions, for a record."""
-        return describe(self.device, self.gpu.name)
+        import torch
+
+        picked = None if self.device is None else devices()[self.device]
+        ncu = find_ncu()
+        return Environment(
+            gpu=picked.name if picked else None,
+            gpu_uuid=picked.uuid if picked else None,
+            driver=gpu_state(picked.uuid).driver if picked else None,
+            cuda=torch.version.cuda,
+            torch=installed("torch"),
+            triton=installed("triton"),
+            ncu=ncu_version(ncu) if ncu else None,
+            python=platform.python_version(),
+            beamsearch=__version__,
+            target=picked.name if picked else self.gpu.name,
+        )
 
 
 def find_machine(device: int | None = None, target: str | None = None) -> Machine:
@@ -40,9 +57,17 @@ def find_machine(device: int | None = None, target: str | None = None) -> Machin
     Raises UsageError for a device that is not there, and for an unknown target.
     """
     picked = pick_device(device)
-    return Machine(gpu_facts(picked, target or TARGET), picked)
+    if picked is None:
+        return modelled(target or TARGET)
+    try:
+        return Machine(find_gpu(devices()[picked].name), picked)
+    except UnknownGpu:
+        return Machine(device_gpu(picked), picked)
 
 
 def modelled(target: str = TARGET) -> Machine:
     """A part that is compiled for, whatever GPU is here. Raises UsageError for an unknown one."""
-    return Machine(gpu_facts(None, target), None)
+    try:
+        return Machine(find_gpu(target), None)
+    except UnknownGpu as error:
+        raise UsageError(f"--target: {error}") from error

@@ -1,14 +1,15 @@
-"""Events, the L2 flush and the wait, straight from CUDA's driver.
-
-torch's own events and methods could be patched by a candidate; what is bound here before the
-candidate is imported cannot be reached through torch.
-"""
+"""The clock of timed calls: CUDA events, and the L2 emptied ahead of each call."""
 
 from __future__ import annotations
 
-import ctypes
+import time
+from collections.abc import Callable
+from typing import Any
 
-from beamsearch.gpu.driver import LIBRARY, bound
+import torch
+from cuda.bindings import driver as cuda
+
+from beamsearch.gpu.driver import checked
 
 QUEUED = 4
 """Flushes before the first timed call: a third of a millisecond in which Python gets ahead."""
@@ -25,42 +26,25 @@ class Stopwatch:
     """Times calls on the default stream of the current context. Raises RuntimeError."""
 
     def __init__(self, l2_bytes: int) -> None:
-        library = ctypes.CDLL(LIBRARY)
-        pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        create = bound(library, "cuEventCreate", pointer, ctypes.c_uint)
-        self._record = bound(library, "cuEventRecord", pointer, pointer)
-        self._elapsed = bound(library, "cuEventElapsedTime", pointer, pointer, pointer)
-        self._fill = bound(
-            library, "cuMemsetD32Async", ctypes.c_uint64, ctypes.c_uint, size, pointer
-        )
-        self._wait = bound(library, "cuCtxSynchronize")
-        allocate = bound(library, "cuMemAlloc_v2", pointer, size)
         self._size = flush_bytes(l2_bytes)
-        self._buffer = ctypes.c_uint64()
-        allocate(ctypes.addressof(self._buffer), self._size)
-        pair = ctypes.c_void_p(), ctypes.c_void_p()
-        for event in pair:
-            create(ctypes.addressof(event), 0)
-        self._begun, self._ended = (event.value or 0 for event in pair)
+        self._buffer = checked(cuda.cuMemAlloc(self._size))
+        self._begun, self._ended = (checked(cuda.cuEventCreate(0)) for _ in range(2))
+        # No line of the L2 outlives its turn.
+        checked(cuda.cuCtxSetLimit(cuda.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0))
+        checked(cuda.cuCtxResetPersistingL2Cache())
+        torch.cuda.synchronize()
 
-    def flush(self) -> None:
-        """Empty the L2 of everything the candidate may have left in it."""
-        self._fill(self._buffer.value, 0, self._size // 4, None)
-
-    def start(self) -> None:
-        """The call begins, once all work before it is done."""
-        self._record(self._begun, None)
-
-    def end(self) -> None:
-        """The call has been made."""
-        self._record(self._ended, None)
-
-    def wait(self) -> None:
-        """Until everything that this process has given the GPU is done, on whatever stream."""
-        self._wait()
-
-    def time_ms(self) -> float:
-        """Milliseconds of the call; the device must be idle."""
-        told = ctypes.c_float()
-        self._elapsed(ctypes.addressof(told), self._begun, self._ended)
-        return float(told.value)
+    def time(self, run: Callable[[], Any]) -> tuple[float, float, Any]:
+        """Milliseconds of one call on the GPU, the same on the wall clock until all work is done,
+        on whatever stream, and what the call returned."""
+        torch.cuda.synchronize()
+        checked(cuda.cuCtxResetPersistingL2Cache())
+        for _ in range(QUEUED + 1):  # the queue is never empty, or the call would wait for Python
+            checked(cuda.cuMemsetD32Async(self._buffer, 0, self._size // 4, 0))
+        began = time.perf_counter()
+        checked(cuda.cuEventRecord(self._begun, 0))
+        result = run()
+        checked(cuda.cuEventRecord(self._ended, 0))
+        torch.cuda.synchronize()
+        host_ms = 1e3 * (time.perf_counter() - began)
+        return float(checked(cuda.cuEventElapsedTime(self._begun, self._ended))), host_ms, result

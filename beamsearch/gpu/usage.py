@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, TypeVar, get_args
 
 from beamsearch.records.usage import LaneUse
 
@@ -17,9 +17,10 @@ Wait = Literal["another process", "compilation", "verification", "profiler", "mo
 """What a lane that nobody holds waits for: a GPU that others use, the compiler, results checked on
 CPU cores, Nsight Compute's start and its report, whoever thinks. What is none of these is Python's
 own time: parsing, rewriting, prompts, the trace."""
-WAITS: tuple[Wait, ...] = ("another process", "compilation", "verification", "profiler", "model")
+WAITS: tuple[Wait, ...] = get_args(Wait)
 """Where several go on at once, the first is told: it is what will take the lane soonest."""
 PYTHON = "python"
+Result = TypeVar("Result")
 
 
 class Usage:
@@ -37,43 +38,38 @@ class Usage:
     @contextmanager
     def holding(self, work: Work) -> Iterator[None]:
         """The lane is held for this; within another, for this part of it."""
-        with self._lock:
-            self._book()
-            self._holding.append(work)
+        self._booked(lambda: self._holding.append(work))
         try:
             yield
         finally:
-            with self._lock:
-                self._book()
-                self._holding.remove(work)
+            self._booked(lambda: self._holding.remove(work))
 
     @contextmanager
     def waiting(self, wait: Wait) -> Iterator[None]:
         """Something goes on that the lane may have to wait for."""
-        with self._lock:
-            self._book()
-            self._waiting[wait] += 1
+        self._booked(lambda: self._waiting.update([wait]))
         try:
             yield
         finally:
-            with self._lock:
-                self._book()
-                self._waiting[wait] -= 1
-
-    def _book(self) -> None:
-        now = self._clock()
-        seconds, self._since = now - self._since, now
-        if self._holding:
-            self._busy[self._holding[-1]] += seconds  # type: ignore[assignment]
-        else:
-            why = next((wait for wait in WAITS if self._waiting[wait]), PYTHON)
-            self._idle[why] += seconds  # type: ignore[assignment]
+            self._booked(lambda: self._waiting.subtract([wait]))
 
     def so_far(self) -> LaneUse:
         """How the lane was used up to now."""
+        return self._booked(
+            lambda: LaneUse(busy_s=_rounded(self._busy), idle_s=_rounded(self._idle))
+        )
+
+    def _booked(self, change: Callable[[], Result]) -> Result:
+        """Book the time since the last change, and make the next one."""
         with self._lock:
-            self._book()
-            return LaneUse(busy_s=_rounded(self._busy), idle_s=_rounded(self._idle))
+            now = self._clock()
+            seconds, self._since = now - self._since, now
+            if self._holding:
+                self._busy[self._holding[-1]] += seconds  # type: ignore[assignment]
+            else:
+                why = next((wait for wait in WAITS if self._waiting[wait]), PYTHON)
+                self._idle[why] += seconds  # type: ignore[assignment]
+            return change()
 
 
 def _rounded(seconds: Counter[str]) -> dict[str, float]:

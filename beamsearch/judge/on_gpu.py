@@ -207,7 +207,7 @@ class MeasuringJudge(GpuSession):
         small = [
             (item.label, item.problem, item.form)
             for item in captured.elsewhere[:1]
-            if item.form is not None
+            if isinstance(item.form, Form)
         ]
         calls = [*small, ("the true shapes", self._problem, form)]
         check_memory(calls, self._device, self._scratch, log)

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from beamsearch.errors import KernelError
 from beamsearch.judge.sandbox.conversation import DeadlineMissed, ProcessDied, ToldError
-from beamsearch.judge.sandbox.interpreter import TooMuchWork
-from beamsearch.judge.sandbox.races import Race
+from beamsearch.judge.sandbox.interpreter import Race, TooMuchWork
 from beamsearch.problem.kernel import check_source
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
 from kernel_profiling.errors import one_line

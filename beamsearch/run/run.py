@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.executor.remote import RemoteExecutor
-from beamsearch.gpu.environment import gpu_warnings
+from beamsearch.gpu.gauges import gpu_warnings
 from beamsearch.gpu.machine import find_machine
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.sandbox.isolation import missing_in_words

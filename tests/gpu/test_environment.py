@@ -4,37 +4,70 @@ import os
 import platform
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import pynvml
 import pytest
 
-from beamsearch.gpu.environment import GpuState, judge_state, read_state, unsupported_platform
+from beamsearch.gpu.environment import unsupported_platform
+from beamsearch.gpu.gauges import GpuState, gpu_state, judge_state
 from tests import ROOT
 
 GIB = 2**30
+MANAGED = {
+    "nvmlInit": None,
+    "nvmlDeviceGetHandleByUUID": "GPU",
+    "nvmlSystemGetDriverVersion": "580.159.03",
+    "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=0),
+    "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=0),
+    "nvmlDeviceGetTemperature": 27,
+    "nvmlDeviceGetClockInfo": 1980,
+    "nvmlDeviceGetCurrentClocksThrottleReasons": 0,
+    "nvmlDeviceGetComputeRunningProcesses": [],
+    "nvmlSystemGetProcessName": "/usr/bin/python3",
+}
 
 
-def test_idle_gpu_gives_no_warning():
-    # Given nvidia-smi's own words for an idle H200
-    plain = ["580.159.03", "0", "0", "27"]
-    idle = read_state(plain, ["Not Active"] * 5, "", own=1)
-    assert idle.driver == "580.159.03" and idle.temperature_c == 27
+@pytest.fixture
+def state(monkeypatch):
+    """The state of a GPU whose driver answers as an idle H200's, but for what is given."""
+
+    def look(**answers):
+        for name, answer in (MANAGED | answers).items():
+
+            def say(*_, answer=answer):
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+
+            monkeypatch.setattr(pynvml, name, say)
+        return gpu_state("GPU-1")
+
+    return look
+
+
+def test_idle_gpu_gives_no_warning(state):
+    idle = state()
+    assert idle.driver == "580.159.03" and (idle.temperature_c, idle.sm_clock_mhz) == (27, 1980)
     assert judge_state("NVIDIA H200", 140 * GIB, idle, least_bytes=GIB) == []
 
 
-def test_others_throttling_and_size_are_each_told():
+def test_others_throttling_and_size_are_each_told(state):
     # Given a hot 24 GiB card that another process works on, and a problem of 7.5 GB
-    plain = ["580.1", "97", "9000", "91"]
-    reasons = ["Not Active", "Active", "Not Active", "Not Active", "Active"]
-    busy = read_state(plain, reasons, "4242, /usr/bin/python3, 8700\n", own=1)
+    own, other = (
+        SimpleNamespace(pid=pid, usedGpuMemory=8700 * 2**20) for pid in (os.getpid(), 4242)
+    )
+    busy = state(
+        nvmlDeviceGetUtilizationRates=SimpleNamespace(gpu=97),
+        nvmlDeviceGetMemoryInfo=SimpleNamespace(used=9000 * 2**20),
+        nvmlDeviceGetTemperature=91,
+        nvmlDeviceGetCurrentClocksThrottleReasons=0x20 | 0x4 | 0x1,  # idle is no throttling
+        nvmlDeviceGetComputeRunningProcesses=[own, other],
+    )
     users, throttle, size = judge_state("RTX", 24 * GIB, busy, least_bytes=7_516_192_768)
-    assert "4242 python3 (8700 MiB)" in users and "--device" in users
-    assert "91 °C" in throttle and "too hot" in throttle and "power cap" in throttle
+    assert "by others (4242 python3 (8700 MiB))" in users and "--device" in users
+    assert throttle.endswith("throttling at 91 °C: too hot, power cap")
     assert "too small" in size and "28.0 GiB" in size
-
-
-def test_own_process_is_no_other():
-    mine = read_state(["580.1", "0", "500", "40"], [], "77, python, 400\n", own=77)
-    assert mine.processes == ()
 
 
 def test_process_hidden_by_a_container_shows_by_its_memory():
@@ -43,9 +76,12 @@ def test_process_hidden_by_a_container_shows_by_its_memory():
     assert "cannot be seen" in told
 
 
-def test_fields_that_a_driver_does_not_know_are_missing_not_zero():
-    state = read_state(["470.1", "[N/A]", "[Not Supported]", "40"], [], "", own=1)
-    assert state.utilization_percent is None and state.memory_used_mib is None
+def test_what_a_driver_does_not_say_is_missing_not_zero(state):
+    silent = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    some = state(nvmlDeviceGetUtilizationRates=silent, nvmlDeviceGetMemoryInfo=silent)
+    assert some.utilization_percent is None and some.memory_used_mib is None
+    assert some.driver == "580.159.03"
+    assert state(nvmlInit=silent) == GpuState()
 
 
 @pytest.mark.parametrize("name", ["Darwin", "Windows", "FreeBSD"])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -26,9 +27,7 @@ from beamsearch.records.plan import Plan
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.errors import one_line
-
-if TYPE_CHECKING:
-    from kernel_profiling.gpus import Gpu
+from kernel_profiling.gpus import Gpu
 
 CAPTURE_S = 60.0
 """Seconds one capture may take: Triton's front end takes under one for a usual kernel."""
@@ -87,9 +86,8 @@ class AtShape:
 
     label: str
     problem: Problem
-    form: Form | None
-    rejection: Rejected | None
-    """Why there is no form."""
+    form: Form | Rejected
+    """The rejection says why there is none."""
 
 
 @dataclass(frozen=True)
@@ -166,51 +164,49 @@ class Captures:
         self, path: str, key: str, arguments: Mapping[str, Any], pins: Mapping[str, str]
     ) -> Form:
         """The kernel at other shapes, its autotuners pinned. Raises Rejected."""
-        log = Log()
-        with self._usage.waiting("compilation"), self._opened(path, key, log) as process:
+        with self._usage.waiting("compilation"), self._opened(path, key, Log()) as process:
             plan = self._settled(process, key, arguments, pins)
-        return self.compiled(plan, pins)
+        return self._compiled(plan, pins)
 
     def sweep(self, paths: Mapping[str, str], key: str) -> tuple[dict[str, Form], dict[str, str]]:
         """Forms of one kernel, by name: captured in one process, compiled side by side; and why
         others are none."""
-        plans: dict[str, Plan] = {}
+        begun: dict[str, Future[Form]] = {}
         failed: dict[str, str] = {}
-        with (
-            self._usage.waiting("compilation"),
-            self._capturing(key) as process,
-        ):
+        with self._usage.waiting("compilation"), self._capturing(key) as process:
             for name, path in paths.items():
                 try:
-                    self._load(process, path)
-                    plans[name] = self._settled(process, key, self._arguments, {})
+                    load(process, path, self._gpu)
+                    plan = self._settled(process, key, self._arguments, {})
+                    begun[name] = self._compilers.submit(self._compiled, plan, {})
                 except Rejected as rejection:
                     failed[name] = rejection.reason
                     if not rejection.raised:
                         break  # its process went with it
-        missing = paths.keys() - plans.keys() - failed.keys()
+        missing = paths.keys() - begun.keys() - failed.keys()
         failed |= dict.fromkeys(missing, "another form took the process with it")
         forms: dict[str, Form] = {}
-        for name, future in self._side_by_side(plans).items():
-            try:
-                forms[name] = future.result()
-            except Rejected as rejection:
-                failed[name] = rejection.reason
+        for name, future in begun.items():
+            form = _outcome(future)
+            if isinstance(form, Rejected):
+                failed[name] = form.reason
+            else:
+                forms[name] = form
         return forms, failed
-
-    def _side_by_side(self, plans: Mapping[str, Plan]) -> dict[str, Future[Form]]:
-        return {
-            name: self._compilers.submit(self.compiled, plan, {}) for name, plan in plans.items()
-        }
-
-    def _opened(self, path: str, key: str, log: Log) -> _Opened:
-        return _Opened(self._capturing(key), self._load, path, log)
 
     def _capturing(self, key: str) -> CandidateProcess:
         return self._servers.fork("capturing", key=key, lifetime_s=CAPTURES_S)
 
-    def _load(self, process: CandidateProcess, path: str) -> None:
-        load(process, path, self._gpu)
+    @contextmanager
+    def _opened(self, path: str, key: str, log: Log) -> Iterator[CandidateProcess]:
+        """A capturing process with a kernel in it; what it printed goes to the log at its end."""
+        process = self._capturing(key)
+        try:
+            load(process, path, self._gpu)
+            yield process
+        finally:
+            process.end()
+            log.output.append(process.output)
 
     def _capture(self, path: str, key: str) -> Captured:
         log = Log()
@@ -219,9 +215,11 @@ class Captures:
                 with self._opened(path, key, log) as process:
                     log.passed(Stage.LOAD, "import")
                     plans = self._true_plans(process, key, log)
-                    elsewhere = self._plans_elsewhere(process, key, *plans[0])
+                    begun = self._begin_elsewhere(process, key, *plans[0])
                 forms = self._compiled_forms(plans)
-                found = tuple(self._compiled_elsewhere(*item) for item in elsewhere)
+                elsewhere = tuple(
+                    AtShape(label, problem, _outcome(form)) for label, problem, form in begun
+                )
         except Rejected as rejection:
             return Captured(log, rejection=rejection)
         if len(forms) == 1:
@@ -230,7 +228,7 @@ class Captures:
         log.launched = forms[0].launched
         launches = len(forms[0].plan.launches)
         log.passed(Stage.COMPILE, "true shapes", f"{launches} launch{'es' * (launches != 1)}")
-        return Captured(log, forms, found)
+        return Captured(log, forms, elsewhere)
 
     def _true_plans(
         self, process: CandidateProcess, key: str, log: Log
@@ -246,7 +244,7 @@ class Captures:
             )
         return [(pin, self._settled(process, key, self._arguments, pin)) for pin in answer.pins()]
 
-    def _plans_elsewhere(
+    def _begin_elsewhere(
         self, process: CandidateProcess, key: str, pins: Mapping[str, str], plan: Plan
     ) -> list[tuple[str, Problem, Future[Form] | Rejected]]:
         """At the other shapes, where a kernel may be unable to run; compilation has begun."""
@@ -254,37 +252,25 @@ class Captures:
         for label, problem in self._shapes(largest_block(plan, sizes_in(self._arguments))):
             try:
                 there = self._settled(process, key, meta_arguments(problem), pins)
-                found.append((label, problem, self._compilers.submit(self.compiled, there, pins)))
+                found.append((label, problem, self._compilers.submit(self._compiled, there, pins)))
             except Rejected as rejection:
                 found.append((label, problem, rejection))
                 if not rejection.raised:
                     break  # its process went with it
         return found
 
-    def _compiled_elsewhere(
-        self, label: str, problem: Problem, begun: Future[Form] | Rejected
-    ) -> AtShape:
-        if isinstance(begun, Rejected):
-            return AtShape(label, problem, None, begun)
-        try:
-            return AtShape(label, problem, begun.result(), None)
-        except Rejected as rejection:
-            return AtShape(label, problem, None, rejection)
-
     def _compiled_forms(self, plans: Sequence[tuple[Mapping[str, str], Plan]]) -> tuple[Form, ...]:
         """Those that compile; equal machine code once. Raises Rejected where none does."""
+        begun = [self._compilers.submit(self._compiled, plan, pins) for pins, plan in plans]
         forms: dict[str, Form] = {}
-        rejection: Rejected | None = None
-        begun = [self._compilers.submit(self.compiled, plan, pins) for pins, plan in plans]
-        for future in begun:
-            try:
-                form = future.result()
+        rejections: list[Rejected] = []
+        for form in map(_outcome, begun):
+            if isinstance(form, Rejected):  # a configuration that does not fit is passed over
+                rejections.append(form)
+            else:
                 forms.setdefault(form.compiled.profile.fingerprint or str(len(forms)), form)
-            except Rejected as reason:  # a configuration that does not fit is passed over
-                rejection = rejection or reason
         if not forms:
-            assert rejection is not None
-            raise rejection
+            raise rejections[0]
         return tuple(forms.values())
 
     def _settled(
@@ -315,7 +301,7 @@ class Captures:
         )
         return parsed(Answer, answer, Stage.COMPILE)
 
-    def compiled(self, plan: Plan, pins: Mapping[str, str]) -> Form:
+    def _compiled(self, plan: Plan, pins: Mapping[str, str]) -> Form:
         """A plan with its machine code, from a process that ends with it. Raises Rejected."""
         told = plan.model_dump(mode="json")
         with self._servers.fork("compiling", data_bytes=COMPILE_BYTES) as process:
@@ -332,6 +318,13 @@ class Captures:
         self._compilers.shutdown(wait=False, cancel_futures=True)
 
 
+def _outcome(begun: Future[Form] | Rejected) -> Form | Rejected:
+    try:
+        return begun if isinstance(begun, Rejected) else begun.result()
+    except Rejected as rejection:
+        return rejection
+
+
 def sizes_in(arguments: Mapping[str, Any]) -> set[int]:
     """Sizes and strides of a call's tensors."""
     told = [*arguments["values"].values(), *arguments["state"].values()]
@@ -346,25 +339,3 @@ def largest_block(plan: Plan, sizes: Collection[int]) -> int:
     numbers = {int(word) for word in words if word.isdecimal()}.difference(sizes)
     blocks = [n for n in numbers if 16 <= n <= MOST_BLOCK and n & (n - 1) == 0]
     return max(blocks, default=USUAL_BLOCK)
-
-
-class _Opened:
-    """A capturing process with a kernel in it; what it printed goes to the log at its end."""
-
-    def __init__(self, process: CandidateProcess, load: Any, path: str, log: Log) -> None:
-        self._process = process
-        self._load = load
-        self._path = path
-        self._log = log
-
-    def __enter__(self) -> CandidateProcess:
-        try:
-            self._load(self._process, self._path)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self._process
-
-    def __exit__(self, *_: object) -> None:
-        self._process.end()
-        self._log.output.append(self._process.output)

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import io
 import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from beamsearch.errors import BeamsearchError
-from beamsearch.judge.capture.identity import Identity
-from beamsearch.records.plan import Binary, Kernel, Launch, Operation, Plan
+from beamsearch.records.plan import (
+    Binary,
+    Copy,
+    Descriptor,
+    Fill,
+    Kernel,
+    Launch,
+    Operation,
+    Plan,
+    Pointer,
+    View,
+)
 from beamsearch.records.record import Record
 from kernel_profiling.compiler.launches import (
     CompiledLaunch,
@@ -29,24 +40,13 @@ from kernel_profiling.gpus import Gpu
 from kernel_profiling.profile import Profile
 
 OPTIONS = frozenset(
-    {
-        "num_warps",
-        "num_ctas",
-        "num_stages",
-        "maxnreg",
-        "enable_fp_fusion",
-        "enable_reflect_ftz",
-        "sched4reg",
-        "clc",
-        "launch_cooperative_grid",
-        "launch_pdl",
-        "supported_fp8_dtypes",
-        "deprecated_fp8_dot_operand_dtypes",
-        "default_dot_input_precision",
-        "allowed_dot_input_precisions",
+    (
+        *("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion"),
+        *("enable_reflect_ftz", "sched4reg", "clc", "launch_cooperative_grid", "launch_pdl"),
+        *("supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "sanitize_overflow"),
+        *("default_dot_input_precision", "allowed_dot_input_precisions"),
         "max_num_imprecise_acc_default",
-        "sanitize_overflow",
-    }
+    )
 )
 """What a kernel may ask of the backend (Triton 3.6 to 3.9). The rest names files, programs or
 flags of theirs, or adds instruments."""
@@ -74,20 +74,20 @@ def compile_plan(plan: Plan, gpu: Gpu) -> Compiled:
     Raises CompileFailed for what does not compile or what `gpu` would refuse, BeamsearchError where
     this process is set up to compile otherwise than Triton does by itself.
     """
-    _check_setup()
-    _check_origin(plan, gpu)
+    from triton import knobs
+
+    _check(plan, gpu)
     done: dict[str, Any] = {}
     codes: list[MachineCode] = []
     binaries: list[Binary] = []
-    with _scratch() as folder:
+    with tempfile.TemporaryDirectory() as folder, knobs.cache.scope():
+        knobs.cache.dir = str(Path(folder) / "cache")
         for kernel in plan.kernels:
             key = json.dumps([kernel.ttir, kernel.options], sort_keys=True)
             if key not in done:
-                done[key] = _compile(kernel, plan.capability, gpu, folder)
-            compiled = done[key]
-            code = _read(compiled, kernel, gpu)
-            codes.append(code)
-            binaries.append(_binary(compiled, code))
+                done[key] = _compile(kernel, gpu, Path(folder))
+            codes.append(_read(done[key], kernel, gpu))
+            binaries.append(_binary(done[key], codes[-1]))
     identity = Identity(plan)
     launches = []
     for step, words in zip(plan.steps, identity.steps, strict=True):
@@ -99,8 +99,10 @@ def compile_plan(plan: Plan, gpu: Gpu) -> Compiled:
     return Compiled(binaries=binaries, profile=profile_of(launches, gpu, operations, fingerprint))
 
 
-def _check_setup() -> None:
-    """Raise BeamsearchError for settings that change what Triton compiles."""
+def _check(plan: Plan, gpu: Gpu) -> None:
+    """Raise BeamsearchError for settings that change what Triton compiles, and CompileFailed for a
+    plan that was made for something else."""
+    import triton
     from triton import knobs
 
     settings = (knobs.compilation, knobs.language, knobs.nvidia, knobs.runtime)
@@ -115,11 +117,6 @@ def _check_setup() -> None:
         raise BeamsearchError(
             f"{', '.join(changed)} changes what Triton compiles; start the judge without it"
         )
-
-
-def _check_origin(plan: Plan, gpu: Gpu) -> None:
-    import triton
-
     if plan.triton != triton.__version__:
         raise CompileFailed(
             f"the plan was made by Triton {plan.triton}, and Triton {triton.__version__} is "
@@ -132,24 +129,13 @@ def _check_origin(plan: Plan, gpu: Gpu) -> None:
         )
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """A folder for sources and for Triton's cache, both gone at the end."""
-    from triton import knobs
-
-    with tempfile.TemporaryDirectory() as folder, knobs.cache.scope():
-        knobs.cache.dir = str(Path(folder) / "cache")
-        yield Path(folder)
-
-
-def _compile(kernel: Kernel, capability: int, gpu: Gpu, folder: Path) -> Any:
-    """Triton's CompiledKernel of one kernel. Raises CompileFailed."""
+def _compile(kernel: Kernel, gpu: Gpu, folder: Path) -> Any:
     import triton
     from triton.backends.compiler import GPUTarget
 
     if not kernel.name.isidentifier():
         raise CompileFailed(f"{kernel.name!r} is no name of a kernel")
-    target = GPUTarget("cuda", capability, 32)
+    target = GPUTarget("cuda", gpu.capability, 32)
     options = _options(kernel, target)
     if len(_ENTRY.findall(kernel.ttir)) != 1:
         raise CompileFailed(f"{kernel.name} is not the IR of one Triton function")
@@ -171,17 +157,17 @@ def _options(kernel: Kernel, target: Any) -> dict[str, Any]:
     usual = vars(make_backend(target).parse_options({"enable_fp_fusion": True}))
     for name, value in kernel.options.items():
         known = name in usual
-        if not known or (name not in OPTIONS and _frozen(value) != _frozen(usual[name])):
+        if not known or (name not in OPTIONS and frozen(value) != frozen(usual[name])):
             raise CompileFailed(
                 f"{kernel.name} asks for {name}={value!r}, which is not among the options that a "
                 f"kernel may have: {', '.join(sorted(OPTIONS & usual.keys()))}"
             )
-    return {name: _frozen(value) for name, value in kernel.options.items() if name in OPTIONS}
+    return {name: frozen(value) for name, value in kernel.options.items() if name in OPTIONS}
 
 
-def _frozen(value: Any) -> Any:
+def frozen(value: Any) -> Any:
     """A value with tuples for lists, which JSON does not tell apart and Triton hashes."""
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def _read(compiled: Any, kernel: Kernel, gpu: Gpu) -> MachineCode:
@@ -193,18 +179,13 @@ def _read(compiled: Any, kernel: Kernel, gpu: Gpu) -> MachineCode:
             f"{kernel.name} needs {metadata.tmem_size} columns of tensor memory, {gpu.name} has "
             f"{MOST_TENSOR_COLUMNS}; use smaller blocks or fewer stages"
         )
+    # A plan may name any file, so the one whose lines are told has to look like a source.
+    path = Path(kernel.source_file)
+    known = path.suffix == ".py" and path.is_file() and path.stat().st_size <= MOST_SOURCE_BYTES
     try:
-        return machine_code(metadata, compiled.asm, _source_file(kernel))
+        return machine_code(metadata, compiled.asm, str(path) if known else "")
     except ProfilingError as error:
         raise CompileFailed(f"{kernel.name}: {error}") from error
-
-
-def _source_file(kernel: Kernel) -> str:
-    """The file whose lines are told: a plan may name any, so it has to look like a source."""
-    path = Path(kernel.source_file)
-    if path.suffix == ".py" and path.is_file() and path.stat().st_size <= MOST_SOURCE_BYTES:
-        return str(path)
-    return ""
 
 
 def _binary(compiled: Any, code: MachineCode) -> Binary:
@@ -222,3 +203,63 @@ def _binary(compiled: Any, code: MachineCode) -> Binary:
         profile_bytes=metadata.profile_scratch_size,
         descriptors=metadata.tensordesc_meta or None,
     )
+
+
+class Identity:
+    """A plan in words that leave out what does nothing on the GPU.
+
+    Buffers are told in the order in which they are first met, and at the end each with its size and
+    what it holds at the start; the plan's own numbers, lines, names and order of allocation are
+    left out.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._order: dict[int, int] = {}
+        self.steps = [self._step(step) for step in plan.steps]
+        """Of each step; a launch's are what it is given."""
+        results = list(map(self._words, plan.results))
+        self._end = [f"returns {plan.container} {results}", *map(self._start, list(self._order))]
+
+    def fingerprint(self, kernels: Sequence[Sequence[str]]) -> str:
+        """One hash over all of it. `kernels`: in words, each of the plan's kernels as compiled."""
+        deeds = []
+        for step, words in zip(self._plan.steps, self.steps, strict=True):
+            kernel = (*kernels[step.kernel], str(step.grid)) if isinstance(step, Launch) else ()
+            deeds.append("\n".join((*kernel, *words)))
+        return hashlib.sha256("\n\n".join([*deeds, *self._end]).encode()).hexdigest()
+
+    def _step(self, step: Fill | Copy | Operation | Launch) -> tuple[str, ...]:
+        if isinstance(step, Launch):
+            return tuple(map(self._words, step.arguments))
+        if isinstance(step, Fill):
+            return (self._fill(step),)
+        if isinstance(step, Copy):
+            return (f"copy {self._words(step.source)} to {self._words(step.target)}",)
+        given = list(map(self._words, step.arguments))
+        named = [f"{name!r}={self._words(o)}" for name, o in sorted(step.named.items())]
+        return (f"{step.name!r} of {given} {named} to {list(map(self._words, step.targets))}",)
+
+    def _fill(self, fill: Fill) -> str:
+        return f"fill {self._words(fill.target)} with {fill.value!r}"
+
+    def _words(self, value: object) -> str:
+        if isinstance(value, View):
+            place = f"{self._buffer(value.buffer)}+{value.offset}"
+            return f"{place} {value.dtype} {value.size} {value.stride}"
+        if isinstance(value, Pointer):
+            return f"{self._buffer(value.buffer)}+{value.offset} bytes"
+        if isinstance(value, Descriptor):
+            return f"{self._words(value.base)} {value.model_dump_json(exclude={'base'})}"
+        if isinstance(value, list):
+            return f"[{', '.join(map(self._words, value))}]"
+        return repr(value)
+
+    def _buffer(self, number: int) -> str:
+        return f"buffer{self._order.setdefault(number, len(self._order))}"
+
+    def _start(self, number: int) -> str:
+        buffer = self._plan.buffers[number]
+        data = None if buffer.data is None else hashlib.sha256(buffer.data).hexdigest()
+        told = f"{buffer.role} {buffer.given} {buffer.bytes} {data}"
+        return f"{self._buffer(number)}: {told} {list(map(self._fill, buffer.fills))}"

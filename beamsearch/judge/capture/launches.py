@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from beamsearch.judge.capture import shadows
-from beamsearch.judge.capture.recorder import Recorder, Refused, Touched
-from beamsearch.judge.capture.standin import DEVICE, Memory, StandIn
+from beamsearch.judge.capture.compiling import frozen
+from beamsearch.judge.capture.recorder import Recorder, Refused
+from beamsearch.judge.capture.standin import DEVICE, StandIn, stand_ins
+from beamsearch.records.plan import Kernel
 from kernel_profiling.compiler.fake_device import TargetDriver, cuda_answers
 from kernel_profiling.gpus import Gpu
 
@@ -21,8 +22,14 @@ MOST_CONFIGS = 64
 """Configurations of one autotuner that are captured; each is compiled and timed."""
 
 
-@dataclass(eq=False)
-class LaunchArguments(Touched):
+class CapturedKernel(Kernel):
+    """A Triton function specialised for a launch."""
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.ttir))
+
+
+class LaunchArguments(NamedTuple):
     """A launch as it was met."""
 
     kernel: CapturedKernel
@@ -31,26 +38,6 @@ class LaunchArguments(Touched):
     """Flattened, constants left out."""
     named: dict[str, str]
     config: str | None
-
-    def memories(self) -> list[Memory]:
-        """Memory that its tensors and descriptors lie on."""
-        found = []
-        for value in self.values:
-            base = getattr(value, "base", value)
-            if isinstance(base, StandIn):
-                found.append(base.memory)
-        return found
-
-
-@dataclass(frozen=True)
-class CapturedKernel:
-    """A Triton function specialised for a launch."""
-
-    name: str
-    ttir: str
-    options: tuple[tuple[str, Any], ...]
-    signature: tuple[str, ...]
-    source_file: str
 
 
 @dataclass
@@ -76,7 +63,6 @@ class CaptureDriver(TargetDriver):
         self.launcher_cls = None
 
     def get_current_device(self) -> Any:
-        """The number of the only device."""
         return 0
 
     def get_device_capability(self, device: object = None) -> tuple[int, int]:
@@ -102,36 +88,34 @@ def install(recorder: Recorder, tuning: Tuning, gpu: Gpu) -> None:
 
     driver.set_active(CaptureDriver(gpu))
     knobs.compilation.always_compile = True  # what stops at the IR must not be found as finished
-    whole = CUDABackend.add_stages
     backend: Any = CUDABackend
-    backend.add_stages = _short_stages(whole)
     kernel: Any = CompiledKernel
-    kernel._init_handles = _init_handles(recorder, tuning)
-    finished = _Finished(whole)
-    for name in ("n_regs", "n_spills", "n_max_threads"):
-        setattr(kernel, name, property(lambda self, name=name: finished.fact(self, name)))  # type: ignore[misc]
-    made = kernel.__init__
+    all_stages, made = backend.add_stages, kernel.__init__
 
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, *args, **kwargs)
-        if not finished.busy:
-            self.metadata = _Metadata(self, finished)
-
-    kernel.__init__ = init
-    _pin_autotuners(tuning)
-
-
-def _short_stages(whole: Any) -> Any:
     def add_stages(self: Any, stages: Any, options: Any, language: Any) -> None:
-        whole(self, stages, options, language)
+        all_stages(self, stages, options, language)
         if "ttir" not in stages:
             raise Refused("is written in Gluon; write it in triton.language")
         first = stages["ttir"]
         stages.clear()
-        stages["ttir"] = first
-        stages["cubin"] = _no_machine_code
+        stages |= {"ttir": first, "cubin": _no_machine_code}
 
-    return add_stages
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        if not self.asm["cubin"]:
+            self.metadata = _Metadata(self, all_stages)
+
+    def init_handles(self: Any) -> None:
+        if self.module is None:
+            self.module = self.function = self
+            self._run = _Launcher(self, recorder, tuning)
+
+    backend.add_stages = add_stages
+    kernel.__init__, kernel._init_handles = init, init_handles
+    kernel.n_max_threads = 1024
+    kernel.n_regs = property(lambda self: self.metadata.code().registers)
+    kernel.n_spills = property(lambda self: self.metadata.code().stack_bytes // 4)
+    _pin_autotuners(tuning)
 
 
 def _no_machine_code(module: Any, metadata: dict[str, Any]) -> bytes:
@@ -143,116 +127,83 @@ def _no_machine_code(module: Any, metadata: dict[str, Any]) -> bytes:
 
 
 class _Metadata:
-    """A kernel's metadata; what only the whole compilation tells has it done first."""
+    """A kernel's metadata; what only the whole compilation tells has it done first, for host code
+    that asks how many registers a kernel takes."""
 
-    def __init__(self, kernel: Any, finished: _Finished) -> None:
+    def __init__(self, kernel: Any, all_stages: Any) -> None:
         self._known = kernel.metadata
-        self._kernel = kernel
-        self._finished = finished
+        self._source = kernel.src
+        self._all_stages = all_stages
+        self._finished: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        known = self.__dict__["_known"]
-        if name != "shared" and hasattr(known, name):
-            return getattr(known, name)
-        return getattr(self._finished.compiled(self.__dict__["_kernel"]).metadata, name)
+        if name != "shared" and hasattr(self._known, name):
+            return getattr(self._known, name)
+        return getattr(self._whole().metadata, name)
 
-
-class _Finished:
-    """Kernels compiled to the end, for host code that asks how many registers they take."""
-
-    def __init__(self, stages: Any) -> None:
-        self._stages = stages
-        self._done: dict[int, Any] = {}
-        self.busy = False
-
-    def compiled(self, kernel: Any) -> Any:
-        """The same kernel with its machine code."""
-        from triton.backends.nvidia.compiler import CUDABackend
-        from triton.compiler.compiler import compile as compile_source
-        from triton.compiler.compiler import make_backend
-
-        if id(kernel) not in self._done:
-            known = kernel.metadata._known
-            backend: Any = CUDABackend
-            short, backend.add_stages = backend.add_stages, self._stages
-            self.busy = True
-            try:
-                fields = make_backend(known.target).parse_options({}).__dict__
-                options = {
-                    name: _frozen(getattr(known, name)) for name in fields if name != "extern_libs"
-                }
-                self._done[id(kernel)] = compile_source(
-                    kernel.src, target=known.target, options=options
-                )
-            finally:
-                backend.add_stages, self.busy = short, False
-        return self._done[id(kernel)]
-
-    def fact(self, kernel: Any, name: str) -> int:
-        """What the driver would say of loaded code."""
+    def code(self) -> Any:
+        """The machine code, read."""
         from kernel_profiling.compiler.disassembly import disassemble
 
-        if name == "n_max_threads":
-            return 1024
-        code = disassemble(self.compiled(kernel).asm["cubin"], {}, {})
-        return code.registers if name == "n_regs" else code.stack_bytes // 4
+        return disassemble(self._whole().asm["cubin"], {}, {})
 
+    def _whole(self) -> Any:
+        from triton.backends.nvidia.compiler import CUDABackend
+        from triton.compiler.compiler import compile as compile_source
 
-def _init_handles(recorder: Recorder, tuning: Tuning) -> Any:
-    def init_handles(self: Any) -> None:
-        if self.module is None:
-            self.module = self.function = self
-            self._run = _Launcher(self, recorder, tuning)
-
-    return init_handles
+        if self._finished is None:
+            options = _options(self._known)
+            options.pop("extern_libs", None)
+            backend: Any = CUDABackend
+            short, backend.add_stages = backend.add_stages, self._all_stages
+            try:
+                target = self._known.target
+                self._finished = compile_source(self._source, target=target, options=options)
+            finally:
+                backend.add_stages = short
+        return self._finished
 
 
 class _Launcher:
     """Stands in for a compiled kernel's launcher: notes what it is given."""
 
     def __init__(self, kernel: Any, recorder: Recorder, tuning: Tuning) -> None:
-        self._signature = list(kernel.src.signature.items())
+        self._names = list(kernel.src.signature)
         self._recorder = recorder
         self._tuning = tuning
+        self._kinds = list(kernel.src.signature.values())
+        code = getattr(getattr(kernel.src.fn, "fn", None), "__code__", None)
         self._kernel = CapturedKernel(
             name=kernel.name,
             ttir=kernel.asm["ttir"],
             options=_options(kernel.metadata._known),
-            signature=tuple(kind for _, kind in _flat([kind for _, kind in self._signature])),
-            source_file=_file_of(kernel),
+            signature=[kind for _, kind in _flat(self._kinds)],
+            source_file=code.co_filename if code is not None else "",
         )
 
     def __call__(self, x: Any, y: Any, z: Any, *rest: Any) -> None:
         values = rest[6:]  # stream, function, metadata twice, hooks twice
-        flat = _flat([kind for _, kind in self._signature], list(values))
-        named = {
-            name: _in_words(value) for (name, _), value in zip(self._signature, values, strict=True)
-        }
         launch = LaunchArguments(
             kernel=self._kernel,
             grid=(int(x), int(y), int(z)),
-            values=[self._checked(value, kind) for value, kind in flat],
-            named=named,
+            values=[self._checked(value, kind) for value, kind in _flat(self._kinds, values)],
+            named=dict(zip(self._names, map(_in_words, values), strict=True)),
             config=self._tuning.chosen,
         )
         self._recorder.note("launch", self._kernel.name, [launch])
-        shadows.taken(launch.memories())
+        shadows.taken([tensor.memory for tensor in stand_ins(launch.values)])
 
     def _checked(self, value: Any, kind: str) -> Any:
+        wrong = ""
         if kind.startswith("*"):
-            if isinstance(value, StandIn):
-                return value
-            raise self._recorder.refuse(
-                f"passes {self._kernel.name} an address that is none of a tensor's"
-            )
-        if kind.startswith("tensordesc"):
-            if isinstance(getattr(value, "base", None), StandIn):
-                return value
-            raise self._recorder.refuse(f"passes {self._kernel.name} a descriptor of no tensor")
-        if isinstance(value, int) and value > 2**32 and self._recorder.memories.find(value):
-            raise self._recorder.refuse(
-                f"passes {self._kernel.name} an address as a number; pass the tensor"
-            )
+            wrong = "" if isinstance(value, StandIn) else "an address that is none of a tensor's"
+        elif kind.startswith("tensordesc"):
+            known = isinstance(getattr(value, "base", None), StandIn)
+            wrong = "" if known else "a descriptor of no tensor"
+        elif isinstance(value, int) and value > 2**32 and self._recorder.memories.hold(value):
+            wrong = "an address as a number; pass the tensor"
+        if wrong:
+            raise self._recorder.refuse(f"passes {self._kernel.name} {wrong}")
         return value
 
 
@@ -268,29 +219,15 @@ def _flat(kinds: Any, values: Any = None) -> list[tuple[Any, Any]]:
     return found
 
 
-def _options(metadata: Any) -> tuple[tuple[str, Any], ...]:
-    """What the backend was asked for, by name."""
+def _options(metadata: Any) -> dict[str, Any]:
     from triton.compiler.compiler import make_backend
 
     fields = make_backend(metadata.target).parse_options({}).__dict__
-    return tuple(
-        (name, _frozen(getattr(metadata, name)))
-        for name in sorted(fields)
-        if hasattr(metadata, name)
-    )
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
-
-
-def _file_of(kernel: Any) -> str:
-    code = getattr(getattr(kernel.src.fn, "fn", None), "__code__", None)
-    return str(Path(code.co_filename)) if code is not None else ""
+    names = [name for name in sorted(fields) if hasattr(metadata, name)]
+    return {name: frozen(getattr(metadata, name)) for name in names}
 
 
 def _in_words(value: Any) -> str:
-    """An argument as a person reads it."""
     if isinstance(value, StandIn):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     base = getattr(value, "base", None)

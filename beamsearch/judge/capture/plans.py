@@ -17,21 +17,22 @@ import triton
 from beamsearch.judge.capture.launches import CapturedKernel, LaunchArguments
 from beamsearch.judge.capture.recorder import Noted, Recorder, Refused
 from beamsearch.judge.capture.shadows import content
-from beamsearch.judge.capture.standin import Memory, StandIn, view_of
+from beamsearch.judge.capture.standin import Memory, StandIn
 from beamsearch.records.plan import (
+    DTYPE_BYTES,
     Buffer,
     Container,
     Copy,
     Descriptor,
     DType,
     Fill,
-    Kernel,
     Launch,
     Number,
     Operation,
     Plan,
     Pointer,
     Step,
+    View,
 )
 
 
@@ -40,21 +41,16 @@ def plan_of(recorder: Recorder, result: Any, capability: int) -> Plan:
 
     Memory that earlier calls were given, and this one uses, is no argument of it.
     """
-    container, results = _results(result)
-    return _Assembly(recorder, results).plan(container, capability)
-
-
-def _results(result: Any) -> tuple[Container, list[StandIn]]:
     container: Container = "tensor"
     if type(result) in (tuple, list):
         container = "tuple" if type(result) is tuple else "list"
-    values = [result] if container == "tensor" else list(result)
-    for value in values:
+    results = [result] if container == "tensor" else list(result)
+    for value in results:
         if not isinstance(value, StandIn):
             kind = type(value).__name__
             what = "a tensor on the host" if isinstance(value, torch.Tensor) else f"a {kind}"
             raise Refused(f"returns {what} where a tensor on the GPU is expected")
-    return container, values
+    return _Assembly(recorder, results).plan(container, capability)
 
 
 class _Assembly:
@@ -71,19 +67,16 @@ class _Assembly:
         }
         self._history = recorder.steps[: len(recorder.steps) - len(self._own)]
         self._prologue = self._computed_before()
-        self._numbers: dict[int, int] = {}
-        self._buffers: list[Memory] = []
+        self._numbers: dict[Memory, int] = {}
+        """In the order of the plan's buffers."""
         self._kernels: dict[CapturedKernel, int] = {}
 
     def plan(self, container: Container, capability: int) -> Plan:
         """The plan. Raises Refused."""
-        noted = [*self._prologue, *self._own]
-        before = len(self._prologue)
-        steps: list[Step] = []
-        made_before = self._filled_before()
-        steps += made_before
-        steps += [self._step(item) for item in noted]
-        shift = len(made_before) + before
+        steps = self._filled_before()
+        steps += [self._step(item) for item in self._prologue]
+        before = len(steps)
+        steps += [self._step(item) for item in self._own]
         results = [self._view(value) for value in self._results]
         for value in self._results:
             if value.memory.role == "constant" or self._is_kept(value.memory):
@@ -91,12 +84,11 @@ class _Assembly:
                     "returns memory that it keeps between calls; two results must be able to live "
                     "at once, so allocate each"
                 )
-        buffers = [self._buffer(memory, shift) for memory in self._buffers]
         return Plan(
             capability=capability,
             triton=triton.__version__,
-            kernels=[_kernel(kernel) for kernel in self._kernels],
-            buffers=buffers,
+            kernels=list(self._kernels),
+            buffers=[self._buffer(memory, before) for memory in list(self._numbers)],
             steps=steps,
             results=results,
             container=container,
@@ -133,10 +125,11 @@ class _Assembly:
         """Fills of memory that the prologue works on, which is made in each call."""
         made = [m for s in self._prologue for m in s.memories() if self._is_old(m)]
         return [
-            Fill(target=self._view(step.targets[0]), value=step.arguments[0])
-            for memory in dict.fromkeys(made)
-            for step in self._first_fills(memory)
+            self._fill(step) for memory in dict.fromkeys(made) for step in self._first_fills(memory)
         ]
+
+    def _fill(self, step: Noted) -> Fill:
+        return Fill(target=self._view(step.targets[0]), value=step.arguments[0])
 
     def _first_fills(self, memory: Memory) -> list[Noted]:
         """How it was filled, in the call that made it, before anything else was done with it."""
@@ -152,44 +145,45 @@ class _Assembly:
     def _number(self, memory: Memory) -> int:
         if memory.weight:  # an earlier call's is as good: what was made of it is made again
             memory = self._weights.get(memory.given, memory)
-        if id(memory) not in self._numbers:
+        if memory not in self._numbers:
             if memory.role == "given" and memory.call != self._call:
                 raise Refused("uses tensors that an earlier call was given; use this call's own")
-            self._numbers[id(memory)] = len(self._buffers)
-            self._buffers.append(memory)
-        return self._numbers[id(memory)]
+            self._numbers[memory] = len(self._numbers)
+        return self._numbers[memory]
 
-    def _buffer(self, memory: Memory, shift: int) -> Buffer:
-        if memory.role == "given":
-            return Buffer(role="given", bytes=memory.size, given=memory.given)
+    def _buffer(self, memory: Memory, before: int) -> Buffer:
+        """`before`: steps ahead of the call's own."""
+        told: dict[str, Any] = {"role": memory.role, "bytes": memory.size, "given": memory.given}
         if memory.role == "constant":
-            data = base64.b64encode(memory.data or b"")
-            return Buffer(role="constant", bytes=memory.size, data=data)
-        if self._is_kept(memory):
-            number = self._number(memory)
+            told["data"] = base64.b64encode(memory.data or b"")
+        elif self._is_kept(memory):
+            told["role"] = "kept"
             held = content(memory)
             if held is not None:
-                return Buffer(role="kept", bytes=memory.size, data=base64.b64encode(held))
-            fills = [
-                Fill(target=view_of(step.targets[0], number), value=step.arguments[0])
-                for step in self._first_fills(memory)
-            ]
-            return Buffer(role="kept", bytes=memory.size, fills=fills)
-        if self._is_old(memory):
-            return Buffer(role="made", bytes=memory.size)
-        returned = any(value.memory is memory for value in self._results)
-        dead = None if memory.dead is None or returned else memory.dead + shift
-        return Buffer(role="made", bytes=memory.size, born=memory.born + shift, dead=dead)
+                told["data"] = base64.b64encode(held)
+            else:
+                told["fills"] = list(map(self._fill, self._first_fills(memory)))
+        elif memory.role == "made" and memory.call == self._call:
+            told["born"] = memory.born + before
+            if memory.dead is not None and all(v.memory is not memory for v in self._results):
+                told["dead"] = memory.dead + before
+        return Buffer(**told)
 
-    def _view(self, tensor: StandIn) -> Any:
-        try:
-            return view_of(tensor, self._number(tensor.memory))
-        except TypeError as error:
-            raise Refused(f"works on {error}, which no plan can hold") from error
+    def _view(self, tensor: StandIn) -> View:
+        dtype, meta = str(tensor.dtype).removeprefix("torch."), tensor.meta
+        if dtype not in DTYPE_BYTES:
+            raise Refused(f"works on a tensor of {dtype}, which no plan can hold")
+        return View(
+            buffer=self._number(tensor.memory),
+            dtype=dtype,
+            offset=int(meta.storage_offset()),
+            size=tuple(meta.shape),
+            stride=tuple(meta.stride()),
+        )
 
     def _step(self, noted: Noted) -> Step:
         if noted.kind == "fill":
-            return Fill(target=self._view(noted.targets[0]), value=noted.arguments[0])
+            return self._fill(noted)
         if noted.kind == "copy":
             target, source = noted.targets[0], noted.arguments[0]
             return Copy(target=self._view(target), source=self._view(source))
@@ -201,7 +195,16 @@ class _Assembly:
                 targets=[self._view(target) for target in noted.targets],
                 line=noted.line,
             )
-        return self._launch(noted.arguments[0], noted.line)
+        launch: LaunchArguments = noted.arguments[0]
+        given = zip(launch.values, launch.kernel.signature, strict=True)
+        return Launch(
+            kernel=self._kernels.setdefault(launch.kernel, len(self._kernels)),
+            grid=launch.grid,
+            arguments=[self._argument(value, kind) for value, kind in given],
+            named=launch.named,
+            config=launch.config,
+            line=noted.line,
+        )
 
     def _operand(self, value: Any) -> Any:
         if isinstance(value, StandIn):
@@ -213,21 +216,6 @@ class _Assembly:
         if value is None or isinstance(value, bool | int | float | str):
             return value
         raise Refused(f"gives an operation of torch a {type(value).__name__}")
-
-    def _launch(self, launch: LaunchArguments, line: int | None) -> Launch:
-        kernel = launch.kernel
-        number = self._kernels.setdefault(kernel, len(self._kernels))
-        return Launch(
-            kernel=number,
-            grid=launch.grid,
-            arguments=[
-                self._argument(value, kind)
-                for value, kind in zip(launch.values, kernel.signature, strict=True)
-            ],
-            named=launch.named,
-            config=launch.config,
-            line=line,
-        )
 
     def _argument(self, value: Any, kind: str) -> Any:
         if isinstance(value, StandIn):
@@ -253,20 +241,6 @@ class _Assembly:
             buffer=self._number(tensor.memory),
             offset=tensor.data_ptr() - tensor.memory.address,
         )
-
-
-def _kernel(kernel: CapturedKernel) -> Kernel:
-    return Kernel(
-        name=kernel.name,
-        ttir=kernel.ttir,
-        options={name: _listed(value) for name, value in kernel.options},
-        signature=list(kernel.signature),
-        source_file=kernel.source_file,
-    )
-
-
-def _listed(value: Any) -> Any:
-    return [_listed(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _words(noted: Noted) -> tuple[Any, ...]:
@@ -297,25 +271,18 @@ def differs(one: Plan, other: Plan) -> str | None:
         return f"{len(one.steps)} steps in one call, {len(other.steps)} in another"
     for number, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
         if _bare(a, one) != _bare(b, other):
-            return f"step {number} ({_name(a, one)}) is not the same in two calls"
-    if [_bare_buffer(b) for b in one.buffers] != [_bare_buffer(b) for b in other.buffers]:
+            name = one.kernels[a.kernel].name if isinstance(a, Launch) else a.step
+            return f"step {number} ({name}) is not the same in two calls"
+    lives = {"born", "dead"}
+    made, others = ([b.model_dump(exclude=lives) for b in p.buffers] for p in (one, other))
+    if made != others:
         return "memory is made, kept or filled otherwise in two calls"
     return None if one.results == other.results else "another result is returned in two calls"
 
 
 def _bare(step: Step, plan: Plan) -> Any:
-    told = step.model_dump()
-    if isinstance(step, Launch):
-        kernel = plan.kernels[step.kernel]
-        told["kernel"] = (kernel.name, kernel.ttir, str(kernel.options))
-        del told["named"]
-    told.pop("line", None)
-    return told
-
-
-def _bare_buffer(buffer: Buffer) -> Any:
-    return (buffer.role, buffer.bytes, buffer.given, buffer.data, buffer.fills)
-
-
-def _name(step: Step, plan: Plan) -> str:
-    return plan.kernels[step.kernel].name if isinstance(step, Launch) else step.step
+    if not isinstance(step, Launch):
+        return step.model_dump(exclude={"line"})
+    kernel = plan.kernels[step.kernel]
+    told = step.model_dump(exclude={"line", "named"})
+    return told | {"kernel": (kernel.name, kernel.ttir, str(kernel.options))}

@@ -17,9 +17,8 @@ import torch
 from beamsearch.judge.capture.launches import Tuning, install, install_torch
 from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
-from beamsearch.judge.sandbox import serving
-from beamsearch.judge.sandbox.harness import describe_error, load_kernel
-from beamsearch.judge.sandbox.protocol import decode_with
+from beamsearch.judge.sandbox.harness import KernelWorker, load_kernel
+from beamsearch.judge.sandbox.protocol import decode_with, open_tensor
 from beamsearch.problem.kernel import CallArguments, bind, bound_by_position
 from beamsearch.records.plan import Plan
 from kernel_profiling.gpus import Gpu
@@ -27,16 +26,11 @@ from kernel_profiling.gpus import Gpu
 
 def serve(link: socket.socket, role: str) -> None:
     """Capture a candidate, or compile plans where there never was one."""
-    worker = Capturer() if role == "capturing" else Compiler()
-    serving.serve(link, worker, lambda error: describe_error(error, worker.source))
+    (Capturer() if role == "capturing" else Compiler()).serve(link)
 
 
-class Compiler:
-    """A process of ours that compiles plans."""
-
-    def __init__(self) -> None:
-        self.source: str | None = None
-        self.descriptors: list[int] = []
+class Compiler(KernelWorker):
+    """A process of ours that compiles plans, and holds no candidate."""
 
     def do_compile(self, plan: dict[str, Any], gpu: dict[str, Any]) -> dict[str, Any]:
         """A plan's machine code and its profile."""
@@ -46,12 +40,10 @@ class Compiler:
         return compiled.model_dump(mode="json")
 
 
-class Capturer:
+class Capturer(KernelWorker):
     """A process with candidates: one kernel, or forms of one."""
 
     def __init__(self) -> None:
-        self.source: str | None = None
-        self.descriptors: list[int] = []
         self._module: Any = None
         self._recorder = Recorder()
         self._tuning = Tuning()
@@ -95,20 +87,16 @@ class Capturer:
 
     def _arguments(self, message: dict[str, Any]) -> CallArguments:
         """The call's arguments as stand-ins at new addresses."""
-        storages: dict[int, torch.Tensor] = {}
+        storages: dict[int, torch.UntypedStorage] = {}
         given = decode_with(message, lambda place: self._given(place, storages))
         for weight in given.state.values():
             weight.memory.weight = True
         return given
 
-    def _given(self, place: Mapping[str, Any], storages: dict[int, torch.Tensor]) -> Any:
-        number = place["storage"]
+    def _given(self, place: Mapping[str, Any], storages: dict[int, torch.UntypedStorage]) -> Any:
+        number, memories = place["storage"], self._recorder.memories
         if number not in storages:
-            size = torch.empty(place["bytes"], dtype=torch.uint8, device="meta")
-            storages[number] = size
-            self._recorder.memories.wrap(size, role="given", given=number)
-        meta = torch.empty(0, dtype=getattr(torch, place["dtype"]), device="meta")
-        meta.set_(
-            storages[number].untyped_storage(), place["offset"], place["size"], place["stride"]
-        )
-        return self._recorder.memories.wrap(meta)
+            whole = torch.empty(place["bytes"], dtype=torch.uint8, device="meta")
+            storages[number] = whole.untyped_storage()
+            memories.wrap(whole, role="given", given=number)
+        return memories.wrap(open_tensor(place, storages, "meta"))

@@ -11,19 +11,17 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from beamsearch.judge.capture import shadows
-from beamsearch.judge.capture.standin import DEVICE, Memories, Memory, StandIn, as_meta
+from beamsearch.judge.capture.shadows import FILLS, FULL, OVERWRITES
+from beamsearch.judge.capture.standin import DEVICE, Memories, Memory, StandIn, as_meta, stand_ins
 from beamsearch.judge.operations import COMPUTE, MOVES
 from beamsearch.problem.dispatch_modes import QuickMode
 
-FILLS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
-"""Operations that allocate and fill."""
-FULL = {"full": 1, "full_like": 1, "new_full": 2}
-"""The same, by the place of the value among their arguments."""
 EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 COPIES = {"clone", "_to_copy", "contiguous"}
 HOST_READS = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique"}
 MAKES_TENSORS = (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
 """Functions that make a tensor of values on the host, wherever it goes."""
+_NOT_TOLD = {"device", "layout", "pin_memory", "memory_format", "non_blocking"}
 
 
 class Refused(Exception):
@@ -44,27 +42,7 @@ class Noted:
 
     def memories(self) -> list[Memory]:
         """All memory that the step touches."""
-        found: list[Memory] = []
-
-        def look(value: Any) -> None:
-            if isinstance(value, StandIn):
-                found.append(value.memory)
-            elif isinstance(value, Touched):
-                found.extend(value.memories())
-            elif isinstance(value, list | tuple):
-                for item in value:
-                    look(item)
-
-        look([*self.arguments, *self.named.values(), *self.targets])
-        return found
-
-
-class Touched:
-    """Something among a step's arguments that holds tensors: a launch's."""
-
-    def memories(self) -> list[Memory]:
-        """The memory that they lie on."""
-        raise NotImplementedError
+        return [t.memory for t in stand_ins([self.arguments, self.named, self.targets])]
 
 
 class Recorder(QuickMode):
@@ -99,10 +77,15 @@ class Recorder(QuickMode):
 
     def note(self, kind: str, name: str, arguments: Sequence[Any], **rest: Any) -> None:
         """Note a step."""
-        line = self.line()
+        line = self._line()
         self.steps.append(Noted(kind, name, self.call, list(arguments), line=line, **rest))
 
-    def line(self) -> int | None:
+    def refuse(self, what: str) -> Refused:
+        """What to raise for something a plan cannot express."""
+        line = self._line()
+        return Refused(f"{what} (line {line})" if line else what)
+
+    def _line(self) -> int | None:
         """Of the kernel's file, the innermost line that is being run."""
         frame = sys._getframe(1)
         while frame is not None:
@@ -115,79 +98,74 @@ class Recorder(QuickMode):
         kwargs = kwargs or {}
         asked = kwargs.get("device")
         to_gpu = asked is not None and torch.device(asked).type == "cuda"
-        if not to_gpu and not _holds_stand_in([args, kwargs]):
+        if not to_gpu and next(stand_ins([args, kwargs]), None) is None:
             return func(*args, **kwargs)  # tensors of the host alone
         name = func.overloadpacket.__name__
         if asked is not None and not to_gpu:
-            raise Refused(self._said(f"copies a tensor to the {torch.device(asked).type}"))
+            raise self.refuse(f"copies a tensor to the {torch.device(asked).type}")
         if name in HOST_READS:
-            raise Refused(self._said(f"reads a tensor's values on the host ({name})"))
-        if name == "lift_fresh":
-            return args[0]
-        return self._on_gpu(func, name, args, kwargs)
-
-    def _on_gpu(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+            raise self.refuse(f"reads a tensor's values on the host ({name})")
+        if kwargs.get("out") is not None:
+            raise self.refuse(f"writes through `out` of torch's {name}")
         source = args[0] if args else None
+        if name == "lift_fresh":
+            return source
         if name in COPIES and isinstance(source, torch.Tensor) and not isinstance(source, StandIn):
             return self.constant(func(*args, **{**kwargs, "device": torch.device("cpu")}))
-        if name in ("fill_", "zero_", "copy_"):
-            return self._write(func, name, source, args)
-        out = kwargs.get("out")
-        if out is not None:
-            raise Refused(self._said(f"writes through `out` of torch's {name}"))
-        result = self._run_on_meta(func, name, args, kwargs)
-        results = list(result) if isinstance(result, tuple | list) else [result]
+        if name in OVERWRITES:
+            return self._overwrite(func, name, args)
+        return self._operate(func, name, args, kwargs)
+
+    def _overwrite(self, func: Any, name: str, args: Any) -> Any:
+        target = args[0]
+        if not isinstance(target, StandIn):
+            raise self.refuse("copies a tensor to the cpu")
+        if name == "copy_":
+            source = args[1] if isinstance(args[1], StandIn) else self.constant(args[1])
+            args = [target, source]
+            self.note("copy", name, [source], targets=[target])
+        else:
+            self._note_fill(name, args, [target])
+        shadows.follow(func, args, {}, [target])
+        return target
+
+    def _operate(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Note an operation, unless all that it gives are views of memory that is known."""
+        given = {key: value for key, value in kwargs.items() if key != "pin_memory"}
+        try:
+            result = func(*as_meta(args), **as_meta(given))
+        except NotImplementedError as error:
+            reason = f"torch's {name} needs values, or is no operation of a plan"
+            raise self.refuse(reason) from error
+        several = isinstance(result, tuple | list)
+        results = list(result) if several else [result]
         if not all(isinstance(item, torch.Tensor) for item in results):
             return result  # a shape, a number: nothing of the GPU's
         known = [item.untyped_storage()._cdata in self.memories.known for item in results]
-        wrapped = [self.memories.wrap(item) for item in results]
-        if not all(known) or func._schema.is_mutable:
-            self._note_operation(func, name, args, kwargs, wrapped)
-            if name not in EMPTY:
-                shadows.follow(func, args, kwargs, wrapped)
-        if func._schema.is_mutable and isinstance(source, StandIn):
-            return source
-        return type(result)(wrapped) if isinstance(result, tuple | list) else wrapped[0]
-
-    def _write(self, func: Any, name: str, target: Any, args: Any) -> Any:
-        """A fill or a copy into a tensor."""
-        if not isinstance(target, StandIn):
-            raise Refused(self._said("copies a tensor to the cpu"))
-        if name == "copy_":
-            given = args[1] if isinstance(args[1], StandIn) else self.constant(args[1])
-            self.note("copy", name, [given], targets=[target])
-            shadows.follow(func, [target, given], {}, [target])
-        else:
-            value = args[1] if name == "fill_" else 0
-            self.note("fill", name, [_plain(value)], targets=[target])
-            shadows.follow(func, args, {}, [target])
-        return target
-
-    def _run_on_meta(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
-        kwargs = {key: value for key, value in kwargs.items() if key != "pin_memory"}
-        try:
-            return func(*as_meta(args), **as_meta(kwargs))
-        except NotImplementedError as error:
-            reason = f"torch's {name} needs values, or is no operation of a plan"
-            raise Refused(self._said(reason)) from error
+        made = [self.memories.wrap(item) for item in results]
+        if name not in EMPTY and (not all(known) or func._schema.is_mutable):
+            self._note_operation(func, name, args, kwargs, made)
+            shadows.follow(func, args, kwargs, made)
+        if func._schema.is_mutable and args and isinstance(args[0], StandIn):
+            return args[0]
+        return type(result)(made) if several else made[0]
 
     def _note_operation(
         self, func: Any, name: str, args: Any, kwargs: Any, made: list[StandIn]
     ) -> None:
-        if name in EMPTY:
-            return
         if name in FILLS or name in FULL:
-            value = FILLS[name] if name in FILLS else args[FULL[name]]
-            self.note("fill", name, [_plain(value)], targets=made)
+            self._note_fill(name, args, made)
         elif name in COPIES:
             self.note("copy", name, [args[0]], targets=made)
         elif str(func) in MOVES | COMPUTE:
-            numbers = [_plain(value) for value in args]
             named = {k: _plain(v) for k, v in kwargs.items() if k not in _NOT_TOLD}
-            self.note("operation", str(func), numbers, named=named, targets=made)
+            self.note("operation", str(func), list(map(_plain, args)), named=named, targets=made)
         else:
-            reason = f"torch's {name} is library compute; do this work in a Triton kernel"
-            raise Refused(self._said(reason))
+            raise self.refuse(f"torch's {name} is library compute; do this work in a Triton kernel")
+
+    def _note_fill(self, name: str, args: Any, targets: list[StandIn]) -> None:
+        value = FILLS[name] if name in FILLS else args[FULL[name]]
+        self.note("fill", name, [_plain(value)], targets=targets)
 
     def constant(self, value: torch.Tensor) -> StandIn:
         """A tensor of the host on the GPU: its values are known, whatever the inputs are."""
@@ -200,17 +178,6 @@ class Recorder(QuickMode):
         made.memory.data = bytes(flat.numpy())
         made.memory.shadow = flat
         return made
-
-    def refuse(self, what: str) -> Refused:
-        """What to raise for something a plan cannot express."""
-        return Refused(self._said(what))
-
-    def _said(self, what: str) -> str:
-        line = self.line()
-        return f"{what} (line {line})" if line else what
-
-
-_NOT_TOLD = {"device", "layout", "pin_memory", "memory_format", "non_blocking"}
 
 
 class HostTensors(TorchFunctionMode):
@@ -228,14 +195,6 @@ class HostTensors(TorchFunctionMode):
         if device.type != "cuda" or isinstance(args[0], StandIn):
             return func(*args, **kwargs)
         return func(*args, **{**kwargs, "device": "cpu"}).to(DEVICE)
-
-
-def _holds_stand_in(value: Any) -> bool:
-    if isinstance(value, StandIn):
-        return True
-    if isinstance(value, list | tuple):
-        return any(map(_holds_stand_in, value))
-    return isinstance(value, dict) and any(map(_holds_stand_in, value.values()))
 
 
 def _plain(value: Any) -> Any:

@@ -12,34 +12,35 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from beamsearch.judge.capture.standin import Memory, StandIn
+from beamsearch.judge.capture.standin import Memory, StandIn, stand_ins
 from beamsearch.records.plan import MOST_CONSTANT_BYTES
 
 OVERWRITES = frozenset(("fill_", "zero_", "copy_"))
-FILLS = frozenset(
-    (
-        *("fill_", "zero_", "zeros", "ones", "full", "new_zeros", "new_ones", "new_full"),
-        *("zeros_like", "ones_like", "full_like"),
-    )
-)
-"""What is told as a fill, and takes no bytes in a plan."""
+FILLS = {
+    **dict.fromkeys(("zero_", "zeros", "zeros_like", "new_zeros"), 0),
+    **dict.fromkeys(("ones", "ones_like", "new_ones"), 1),
+}
+"""Operations that set every element to one value. They take no bytes in a plan."""
+FULL = {"fill_": 1, "full": 1, "full_like": 1, "new_full": 2}
+"""The same, by the place of the value among their arguments."""
 
 
 def follow(func: Any, args: Sequence[Any], kwargs: dict[str, Any], targets: list[StandIn]) -> None:
     """Do on the host what an operation does, where all that it reads is known there."""
     name = func.overloadpacket.__name__
-    read = _stand_ins([*args, *kwargs.values()])
+    read = list(stand_ins([args, kwargs]))
     if name in OVERWRITES and _is_whole(targets[0]):
         read = read[1:]
     small = all(target.memory.size <= MOST_CONSTANT_BYTES for target in targets)
-    if not small or not all(map(_is_known, read)):
+    known = all(t.memory.shadow is not None or t.memory.size == 0 for t in read)
+    if not small or not known:
         for target in targets:
             target.memory.shadow = None
         return
     for target in targets:
         if target.memory.shadow is None:
             target.memory.shadow = torch.zeros(target.memory.size, dtype=torch.uint8)
-        target.memory.computed |= name not in FILLS
+        target.memory.computed |= name not in FILLS and name not in FULL
     result = func(*tree_map(_on_host, list(args)), **tree_map(_on_host, kwargs))
     if func._schema.is_mutable:
         return  # it was done in place
@@ -63,22 +64,8 @@ def content(memory: Memory) -> bytes | None:
     return memory.data
 
 
-def _stand_ins(values: Sequence[Any]) -> list[StandIn]:
-    found: list[StandIn] = []
-    for value in values:
-        if isinstance(value, StandIn):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            found += _stand_ins(value)
-    return found
-
-
 def _is_whole(tensor: StandIn) -> bool:
     return tensor.meta.numel() * tensor.meta.element_size() == tensor.memory.size
-
-
-def _is_known(tensor: StandIn) -> bool:
-    return tensor.memory.shadow is not None or tensor.memory.size == 0
 
 
 def _on_host(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils._pytree import tree_map
 
-from beamsearch.records.plan import DTYPE_BYTES, Role, View
+from beamsearch.records.plan import Role
 
 DEVICE = torch.device("cuda", 0)
 ALIGNMENT = 256
@@ -81,7 +81,9 @@ class StandIn(torch.Tensor):
         if func is torch.Tensor.__getitem__:
             return _index(*args)
         if func is torch.Tensor.__setitem__:
-            return _set_index(*args)
+            view, value = _index(*args[:2]), args[2]
+            (view.copy_ if isinstance(value, torch.Tensor) else view.fill_)(value)
+            return None
         recorder: Any = _get_current_dispatch_mode()
         if func is torch.Tensor.copy_ and recorder is not None:
             return recorder.__torch_dispatch__(torch.ops.aten.copy_.default, (), args, {})
@@ -99,21 +101,13 @@ class StandIn(torch.Tensor):
 
 
 def _index(tensor: StandIn, index: Any) -> Any:
-    if _holds_tensor(index):
-        indices = list(index) if isinstance(index, tuple) else [index]
-        return torch.ops.aten.index.Tensor(tensor, indices)
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if any(map(_holds_tensor, parts)):
+        return torch.ops.aten.index.Tensor(tensor, parts)
     view = tensor.meta[index]
     return torch.ops.aten.as_strided.default(
         tensor, list(view.shape), list(view.stride()), view.storage_offset()
     )
-
-
-def _set_index(tensor: StandIn, index: Any, value: Any) -> None:
-    view = _index(tensor, index)
-    if isinstance(value, torch.Tensor):
-        view.copy_(value)
-    else:
-        view.fill_(value)
 
 
 def _contiguous(
@@ -141,6 +135,17 @@ def _holds_tensor(index: Any) -> bool:
     if isinstance(index, tuple | list):
         return any(map(_holds_tensor, index))
     return isinstance(index, torch.Tensor)
+
+
+def stand_ins(value: Any) -> Iterator[StandIn]:
+    """All stand-ins in a value: in lists, tuples and dictionaries, and under tensor descriptors."""
+    if isinstance(value, StandIn):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from stand_ins(item)
+    elif isinstance(base := getattr(value, "base", None), StandIn):
+        yield base
 
 
 @dataclass
@@ -178,40 +183,21 @@ class Memories:
         self._next = -(-(address + size) // ALIGNMENT) * ALIGNMENT
         return address
 
-    def find(self, address: int) -> tuple[Memory, int] | None:
-        """The memory that an address lies in, and how far."""
-        for memory in self.known.values():
-            if memory.address <= address < memory.address + max(1, memory.size):
-                return memory, address - memory.address
-        return None
+    def hold(self, address: int) -> bool:
+        """Whether an address lies in any of them."""
+        return any(0 <= address - m.address < max(1, m.size) for m in self.known.values())
 
 
 def as_meta(value: Any) -> Any:
     """Arguments of an operation as `meta` takes them."""
-    return tree_map(_one_as_meta, value)
 
+    def one(item: Any) -> Any:
+        if isinstance(item, StandIn):
+            return item.meta
+        if isinstance(item, torch.device):
+            return torch.device("meta")
+        if isinstance(item, torch.Tensor) and item.device.type == "cpu" and item.dim():
+            return item.to("meta")
+        return item
 
-def _one_as_meta(value: Any) -> Any:
-    if isinstance(value, StandIn):
-        return value.meta
-    if isinstance(value, torch.device):
-        return torch.device("meta")
-    if isinstance(value, torch.Tensor) and value.device.type == "cpu":
-        return value if value.dim() == 0 else value.to("meta")
-    return value
-
-
-def view_of(tensor: StandIn, number: int) -> View:
-    """A stand-in as a plan tells it, on the buffer of that number. Raises TypeError for a dtype
-    that a plan does not know."""
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype not in DTYPE_BYTES:
-        raise TypeError(f"a tensor of {dtype}")
-    meta = tensor.meta
-    return View(
-        buffer=number,
-        dtype=dtype,
-        offset=int(meta.storage_offset()),
-        size=tuple(meta.shape),
-        stride=tuple(meta.stride()),
-    )
+    return tree_map(one, value)

@@ -28,11 +28,6 @@ class Guarded:
         self.data = self.whole[guard : guard + size]
         self._guards = (self.whole[:guard], self.whole[guard + size :])
 
-    def poison(self) -> None:
-        """Put the guards back, and garbage between them."""
-        self.guard()
-        self.data.fill_(secrets.choice(_POISONS))
-
     def guard(self) -> None:
         """Put the guards back."""
         for guard in self._guards:
@@ -73,10 +68,10 @@ class PlanMemory:
             if buffer.given is None and owner_of[number] == number:
                 self._own[number] = Guarded(buffer.bytes, device, guard)
         for number, buffer in enumerate(plan.buffers):
-            if buffer.given is None:
-                self._storages.append(self._own[owner_of[number]].whole.untyped_storage())
-            else:
+            if buffer.given is not None:
                 self._storages.append(_given(given, buffer.given, buffer.bytes + 2 * guard))
+                continue
+            self._storages.append(self._own[owner_of[number]].whole.untyped_storage())
             if buffer.data:
                 held = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8)
                 self._held[number] = held
@@ -92,8 +87,7 @@ class PlanMemory:
 
     def scratch(self, step: int) -> int:
         """Where the global scratch of this step's launch begins; 0 where it has none."""
-        found = self._scratch.get(step)
-        return 0 if found is None else found.data.data_ptr()
+        return self._scratch[step].data.data_ptr() if step in self._scratch else 0
 
     def tensor(self, view: View) -> torch.Tensor:
         """The tensor on its buffer."""
@@ -106,26 +100,25 @@ class PlanMemory:
         allocates poisoned; and, where `fresh`, what is kept between calls as it was first made,
         or garbage that nobody has seen before. `garbage` is that alone: what a kernel fills in its
         first call, it must leave as the next one needs it."""
-        for memory in self._scratch.values():
-            memory.poison()
-        for number, memory in self._own.items():
-            role = self._plan.buffers[number].role
-            if role == "made":
-                memory.poison()
-                continue
+        for memory in (*self._scratch.values(), *self._own.values()):
             memory.guard()
-            unfilled = number not in self._held and not self._plan.buffers[number].fills
-            if role == "constant" or fresh or (garbage and unfilled):
-                self._make(number, memory)
-
-    def _make(self, number: int, memory: Guarded) -> None:
-        """What a constant holds, or a kept buffer held first."""
-        if number in self._held:
-            memory.data.copy_(self._held[number])
-        else:
-            memory.data.random_(0, 256, generator=self._random)
-        for fill in self._plan.buffers[number].fills:
-            self.tensor(fill.target).fill_(fill.value)
+        for memory in self._scratch.values():
+            memory.data.fill_(secrets.choice(_POISONS))
+        for number, memory in self._own.items():
+            buffer, held = self._plan.buffers[number], self._held.get(number)
+            if buffer.role == "made":
+                memory.data.fill_(secrets.choice(_POISONS))
+            elif (
+                buffer.role == "constant"
+                or fresh
+                or (garbage and held is None and not buffer.fills)
+            ):
+                if held is not None:
+                    memory.data.copy_(held)
+                else:
+                    memory.data.random_(0, 256, generator=self._random)
+                for fill in buffer.fills:
+                    self.tensor(fill.target).fill_(fill.value)
 
     def broken_guards(self) -> list[str]:
         """Names of memory that was written around, and of constants that were written to."""

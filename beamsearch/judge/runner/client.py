@@ -6,15 +6,15 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.judge.capture.compiling import Compiled
-from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
+from beamsearch.judge.sandbox.clean_environment import start_python
 from beamsearch.judge.sandbox.conversation import (
     Conversation,
     DeadlineMissed,
@@ -35,21 +35,13 @@ class RunnerProcess:
         self, device: int, l2_bytes: int, log: Path, env: dict[str, str] | None = None
     ) -> None:
         ours, theirs = socket.socketpair()
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "beamsearch.judge.runner", str(theirs.fileno())],
-                env=scrubbed_environment() | (env or {}),
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # Ctrl-C is for the judge; this ends with its socket
-            )
-        theirs.close()
+        arguments = ["-m", "beamsearch.judge.runner.process", str(theirs.fileno())]
+        self._process = start_python(arguments, [theirs], log, env)
         self._conversation = Conversation(ours, self._how_it_died)
         self.alive = True
         try:
-            self.ask("open", OPEN_S, device=device, l2_bytes=l2_bytes)
+            self.ask("open", OPEN_S, device=device)
+            self.ask("begin", OPEN_S, l2_bytes=l2_bytes)
         except (ToldError, ProcessDied, DeadlineMissed) as error:
             self.end()
             raise BeamsearchError(
@@ -92,28 +84,27 @@ class RunnerProcess:
         self._process.wait()
 
     def _how_it_died(self, gone: str) -> str:
-        status = self._process.poll()
-        if status is None:
-            with suppress(subprocess.TimeoutExpired):
-                status = self._process.wait(2)
+        status = None
+        with suppress(subprocess.TimeoutExpired):
+            status = self._process.wait(2)
         if status is not None and status < 0:
             return f"the process that ran it was killed by {signal.Signals(-status).name}"
         return f"the process that ran it ended: {gone}"
 
 
+@dataclass(eq=False)
 class Replay:
     """A plan, or a reference, in a runner, called as a candidate's process is: what verification
     talks to. One call is bound at a time."""
 
-    def __init__(self, runner: RunnerProcess, plan: str, touched: Collection[int] = ()) -> None:
-        self.runner = runner
-        self.touched = touched
-        self.plan = plan
-        self.fresh = True
-        """Whether memory that the kernel keeps is made anew before the next call."""
-        self.no_graph = ""
-        """Why its calls cannot be captured as a graph, once that was tried."""
-        self._bound = ""
+    runner: RunnerProcess
+    plan: str
+    touched: Collection[int] = ()
+    fresh: bool = True
+    """Whether memory that the kernel keeps is made anew before the next call."""
+    no_graph: str = ""
+    """Why its calls cannot be captured as a graph, once that was tried."""
+    _bound: str = ""
 
     def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
         """A request; a call goes by the plan's name and its own. Raises as `RunnerProcess.ask`."""

@@ -10,8 +10,7 @@ import torch
 WARM_CALLS = 3
 """Calls on the side stream before one is captured, as torch wants it: libraries take memory in the
 first, and a compiled reference is compiled in it."""
-
-
+Run = Callable[[], list[torch.Tensor]]
 _abandoned: list[torch.cuda.CUDAGraph] = []
 """Graphs whose capture failed: torch's allocator of host memory may ask them for ever."""
 
@@ -20,33 +19,35 @@ class NoGraph(Exception):
     """A call that cannot be captured, with the reason."""
 
 
-class Graph:
-    """A call captured once. Raises NoGraph, and whatever the call itself raises."""
+def captured(run: Run) -> Run:
+    """The call as a graph, captured once: what it returns lies in its own memory.
 
-    def __init__(self, run: Callable[[], list[torch.Tensor]]) -> None:
-        cuda: Any = torch.cuda
-        current, side = cuda.current_stream(), cuda.Stream()
-        side.wait_stream(current)
-        with torch.cuda.stream(side):
-            for _ in range(WARM_CALLS):
-                run()
+    Raises NoGraph, and whatever the call itself raises.
+    """
+    cuda: Any = torch.cuda
+    current, side = cuda.current_stream(), cuda.Stream()
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        for _ in range(WARM_CALLS):
+            run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    pool = cuda.graph_pool_handle()
+    try:
+        # A capture that fails leaves its stream as the current one.
+        with cuda.stream(current), cuda.graph(graph, pool=pool, stream=side):
+            results = run()
+    except RuntimeError as error:
+        _abandoned.append(graph)
+        _end_capture(pool)
         torch.cuda.synchronize()
-        self._graph = torch.cuda.CUDAGraph()
-        pool = cuda.graph_pool_handle()
-        try:
-            # A capture that fails leaves its stream as the current one.
-            with cuda.stream(current), cuda.graph(self._graph, pool=pool, stream=side):
-                self._results = run()
-        except RuntimeError as error:
-            _abandoned.append(self._graph)
-            _end_capture(pool)
-            torch.cuda.synchronize()
-            raise NoGraph(str(error)) from error
+        raise NoGraph(str(error)) from error
 
-    def replay(self) -> list[torch.Tensor]:
-        """Give the call to the GPU, on the current stream. What it returns, in its own memory."""
-        self._graph.replay()
-        return self._results
+    def replay() -> list[torch.Tensor]:
+        graph.replay()
+        return results
+
+    return replay
 
 
 def _end_capture(pool: tuple[int, int]) -> None:

@@ -15,17 +15,11 @@ from typing import Any
 from beamsearch.records.plan import Binary, Descriptor, Launch, Number, Pointer, Scalar
 
 _INTEGERS: dict[str, type[Any]] = {
-    "i1": ctypes.c_int8,
-    "i8": ctypes.c_int8,
-    "i16": ctypes.c_int16,
-    "i32": ctypes.c_int32,
-    "i64": ctypes.c_int64,
-    "u1": ctypes.c_uint8,
-    "u8": ctypes.c_uint8,
-    "u16": ctypes.c_uint16,
-    "u32": ctypes.c_uint32,
-    "u64": ctypes.c_uint64,
+    f"{sign[0]}{bits}": getattr(ctypes, f"c_{sign}{max(8, bits)}")
+    for sign in ("int", "uint")
+    for bits in (1, 8, 16, 32, 64)
 }
+_FLOATS: dict[str, type[Any]] = dict(f32=ctypes.c_float, fp32=ctypes.c_float, fp64=ctypes.c_double)
 _ON_THE_HOST = {8: 10, 9: 8, 10: 9}
 """Element types of tensor maps whose numbers on the host are not those on the device."""
 _TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
@@ -64,21 +58,22 @@ def parameters(
     `addresses` are the buffers', `scratch` is the global scratch's, 0 where there is none. Raises
     ValueError where the launch does not fit the binary.
     """
-    version = _version(triton)
+    major, minor = triton.split(".")[:2]
+    new = (int(major), int(minor)) >= _NEW_DESCRIPTORS
     metas = iter(binary.descriptors or ())
     packed: list[Parameter] = []
     for value in launch.arguments:
         if isinstance(value, Number):
             packed.append(pack_number(value.type, value.value))
         elif isinstance(value, Pointer):
-            packed.append(_address(value, addresses))
+            packed.append(pack_number("u64", addresses[value.buffer] + value.offset))
         elif not binary.descriptors:
-            packed += _taken_apart(value, _address(value.base, addresses), version)
+            packed += _taken_apart(value, addresses[value.base.buffer] + value.base.offset, new)
         else:
             meta = next(metas, None)
             if meta is None:
                 raise ValueError(f"{binary.name} has fewer descriptors than it is launched with")
-            packed += _with_map(value, meta, addresses, version)
+            packed += _with_map(value, meta, addresses[value.base.buffer] + value.base.offset, new)
     if next(metas, None) is not None:
         raise ValueError(f"{binary.name} has more descriptors than it is launched with")
     return [*packed, pack_number("u64", scratch), pack_number("u64", 0)]
@@ -97,34 +92,28 @@ def pack_number(kind: str, value: Scalar) -> bytes:
         return struct.pack("<e", value)
     if kind == "bf16":
         return bytes(ctypes.c_float(value))[2:]
-    if kind in ("fp32", "f32"):
-        return bytes(ctypes.c_float(value))
-    if kind == "fp64":
-        return bytes(ctypes.c_double(value))
+    if kind in _FLOATS:
+        return bytes(_FLOATS[kind](value))
     raise ValueError(f"no number has the type {kind}")
 
 
-def _address(place: Pointer, addresses: Sequence[int]) -> bytes:
-    return pack_number("u64", addresses[place.buffer] + place.offset)
-
-
 def _sizes(shape: Sequence[int], strides: Sequence[int], kind: str) -> list[Parameter]:
-    """A shape as numbers of this type, then strides as numbers of 64 bits."""
     packed = [pack_number(kind, n) for n in shape]
     return [*packed, *(pack_number("i64", n) for n in strides)]
 
 
-def _taken_apart(value: Descriptor, address: bytes, version: tuple[int, int]) -> list[Parameter]:
+def _taken_apart(value: Descriptor, address: int, new: bool) -> list[Parameter]:
     """A descriptor for a GPU without tensor maps; Triton passes its sizes twice."""
     flags = [pack_number("i1", value.padding == "nan")]
-    if version >= _NEW_DESCRIPTORS:
+    if new:
         flags.append(pack_number("i1", value.round_f32_to_tf32))
     wide = _sizes(value.shape, value.strides, "i64")
-    return [address, *wide, *flags, *_sizes(value.shape, value.strides, "i32")]
+    narrow = _sizes(value.shape, value.strides, "i32")
+    return [pack_number("u64", address), *wide, *flags, *narrow]
 
 
 def _with_map(
-    value: Descriptor, meta: Mapping[str, Any], addresses: Sequence[int], version: tuple[int, int]
+    value: Descriptor, meta: Mapping[str, Any], address: int, new: bool
 ) -> list[Parameter]:
     """A descriptor as a tensor map, which the GPU reads, and its sizes, which the kernel reads."""
     if meta.get("is_im2col"):
@@ -134,13 +123,12 @@ def _with_map(
         raise ValueError(f"a descriptor of {value.shape} by {value.strides}: its ranks differ")
     if value.strides[-1] != 1:
         raise ValueError("a descriptor whose innermost stride is not 1")
-    new = version >= _NEW_DESCRIPTORS
     shape = list(value.shape)
     if meta["fp4_padded"]:
         shape[-1] *= 2
     element = _TF32 if new and value.round_f32_to_tf32 else meta["elem_type"]
     encoded = TensorMap(
-        address=addresses[value.base.buffer] + value.base.offset,
+        address=address,
         element=_ON_THE_HOST.get(element, element),
         element_bytes=meta["elem_size"],
         shape=tuple(reversed(shape)),
@@ -151,8 +139,3 @@ def _with_map(
         mended=new,
     )
     return [encoded, *_sizes(value.shape if new else shape, value.strides, "i32")]
-
-
-def _version(triton: str) -> tuple[int, int]:
-    major, minor = triton.split(".")[:2]
-    return int(major), int(minor)

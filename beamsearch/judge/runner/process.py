@@ -1,49 +1,47 @@
-"""The runner's process: it answers the judge's requests until the judge hangs up."""
+"""The runner's process, `python -m beamsearch.judge.runner.process FD`: it answers the judge's
+requests, on a socket by its file descriptor, until the judge hangs up."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import torch
 
-from beamsearch.gpu.driver import LIBRARY, bound
-from beamsearch.gpu.stopwatch import QUEUED, Stopwatch
-from beamsearch.judge.runner.graphs import Graph, NoGraph
+from beamsearch.gpu.stopwatch import Stopwatch
+from beamsearch.judge.runner.graphs import NoGraph, Run, captured
 from beamsearch.judge.runner.launching import Function, Loader
-from beamsearch.judge.runner.program import PlanProgram, Program, ReferenceProgram
+from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
 from beamsearch.judge.runner.reference import reference_maker
-from beamsearch.judge.sandbox import serving
-from beamsearch.judge.sandbox.mapped import MappedMemory
+from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
 from beamsearch.judge.sandbox.protocol import decode_arguments
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.records.plan import Binary, Plan
 
 SHARE_CALLS = 5
 """Timed calls of which the share of torch's operations is the medians'."""
-_PERSISTING_L2 = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 _MOST_SCRATCH_ALIGN = 256
 _END_S = 5.0
 """Seconds in which a process whose judge is gone ends by itself."""
 
-Run = Callable[[], list[torch.Tensor]]
+Program = PlanProgram | ReferenceProgram
 
 
 def serve(link: socket.socket) -> None:
     """Answer requests until the other end hangs up. After a CUDA error the process is of no use."""
     threading.Thread(target=_end_with, args=(link,), daemon=True).start()
-    serving.serve(link, Runner(), describe_error)
+    Runner().serve(link)
 
 
 def _end_with(link: socket.socket) -> None:
@@ -55,248 +53,174 @@ def _end_with(link: socket.socket) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def describe_error(error: BaseException) -> dict[str, Any]:
-    """An error's type and message: CudaError for what CUDA reports, OutOfMemoryError for memory."""
-    traceback.print_exception(error)
-    message = str(error).strip()[:4000] or type(error).__name__
-    kind = type(error).__name__
-    if "out of memory" in message:
-        kind = "OutOfMemoryError"
-    elif "CUDA error" in message:
-        kind = "CudaError"
-    return {"type": kind, "message": message}
-
-
 @dataclass
-class _Bound:
+class _Call:
     """A bound call, and its graph once there was a need for one."""
 
     source: str
     program: Program
-    graph: Graph | None = None
+    graph: Run | None = None
     no_graph: str = ""
 
 
-@dataclass
-class _Loaded:
-    plan: Plan
-    functions: list[Function] = field(default_factory=list)
-
-
-class Runner:
+class Runner(MappingWorker):
     """One process with a CUDA context, for any number of plans. Each verb is a request's `op`."""
 
     def __init__(self) -> None:
-        self.descriptors: list[int] = []
-        """What came along with the request at hand."""
-        self._device = ""
-        self._memory = MappedMemory()
-        self._plans: dict[str, _Loaded] = {}
+        super().__init__()
+        self._plans: dict[str, tuple[Plan, list[Function]]] = {}
         self._references: dict[str, Callable[[CallArguments], Callable[[], Any]]] = {}
-        self._calls: dict[str, _Bound] = {}
+        self._calls: dict[str, _Call] = {}
         self._last: tuple[Program, list[torch.Tensor]] | None = None
-        torch.set_num_threads(1)
 
-    def do_open(self, device: int, l2_bytes: int) -> dict[str, Any]:
-        """Take a GPU; no line of its L2 outlives its turn."""
-        self._device = f"cuda:{device}"
-        torch.cuda.set_device(device)
-        torch.zeros(1, device=self._device)  # the context
+    def describe(self, error: BaseException) -> Answer:
+        """Type and message: CudaError for what CUDA reports, OutOfMemoryError for memory."""
+        traceback.print_exception(error)
+        message = str(error).strip()[:4000] or type(error).__name__
+        kind = type(error).__name__
+        if "out of memory" in message:
+            kind = "OutOfMemoryError"
+        elif "CUDA error" in message:
+            kind = "CudaError"
+        return {"type": kind, "message": message}
+
+    def do_begin(self, l2_bytes: int) -> Answer:
+        """Get ready to load and time plans, on the GPU that was taken."""
         self._watch = Stopwatch(l2_bytes)
         self._loader = Loader()
-        library = ctypes.CDLL(LIBRARY)
-        bound(library, "cuCtxSetLimit", ctypes.c_int, ctypes.c_size_t)(_PERSISTING_L2, 0)
-        self._reset_l2 = bound(library, "cuCtxResetPersistingL2Cache")
-        self._reset_l2()
-        self._watch.wait()
         return {}
 
-    def do_map(self, places: list[dict[str, Any]]) -> dict[str, Any]:
-        """Map memory whose descriptors came along."""
-        self._memory.map(places, self.descriptors, self._device)
-        return {}
-
-    def do_plan(
-        self, name: str, plan: dict[str, Any], binaries: list[dict[str, Any]]
-    ) -> dict[str, Any]:
+    def do_plan(self, name: str, plan: dict[str, Any], binaries: list[dict[str, Any]]) -> Answer:
         """Load a plan with its machine code, under a name."""
-        loaded = _Loaded(Plan.model_validate(plan))
+        read = Plan.model_validate(plan)
         compiled = [Binary.model_validate(binary) for binary in binaries]
-        _check_binaries(loaded.plan, compiled)
-        self._forget(name)
-        self._plans[name] = loaded
+        if len(compiled) != len(read.kernels):
+            raise ValueError(f"{len(compiled)} binaries for {len(read.kernels)} kernels")
         for binary in compiled:
-            loaded.functions.append(self._loader.load(binary))
+            if binary.profile_bytes:
+                raise ValueError(f"{binary.name} is instrumented")
+            if _MOST_SCRATCH_ALIGN % binary.scratch_align:
+                raise ValueError(f"{binary.name} wants scratch aligned to {binary.scratch_align}")
+        self.do_drop(name)
+        functions: list[Function] = []
+        self._plans[name] = read, functions  # what is loaded is known, should the next one fail
+        for binary in compiled:
+            functions.append(self._loader.load(binary))
         return {}
 
-    def do_reference(self, name: str, problem: dict[str, Any], mode: str | None) -> dict[str, Any]:
+    def do_reference(self, name: str, problem: dict[str, Any], mode: str | None) -> Answer:
         """Have the problem's reference under a name; `mode` is torch.compile's."""
         torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
-        self._forget(name)
-        self._references[name] = reference_maker(problem, self._device, mode)
+        self.do_drop(name)
+        self._references[name] = reference_maker(problem, self.device, mode)
         return {}
 
     def do_bind(
-        self,
-        call: str,
-        plan: str,
-        arguments: dict[str, Any] | None,
-        storages: list[dict[str, Any]],
-    ) -> dict[str, Any]:
+        self, call: str, plan: str, arguments: dict[str, Any] | None, storages: Places
+    ) -> Answer:
         """Bind a plan to its given storages, or a reference to its arguments on them."""
-        given = [self._memory.storage(place) for place in storages]
-        self._forget(call)
+        given = [self.storage(place) for place in storages]
+        self.do_drop(call)
         program: Program
         if plan in self._plans:
-            loaded = self._plans[plan]
-            program = PlanProgram(loaded.plan, loaded.functions, given, self._device)
+            program = PlanProgram(*self._plans[plan], given, self.device)
         elif plan in self._references and arguments is not None:
-            decoded = decode_arguments(arguments, given, self._device)
+            decoded = decode_arguments(arguments, given, self.device)
             program = ReferenceProgram(self._references[plan](decoded))
         else:
             raise KeyError(f"no plan or reference {plan}")
-        self._calls[call] = _Bound(plan, program)
+        self._calls[call] = _Call(plan, program)
         return {}
 
-    def do_drop(self, name: str) -> dict[str, Any]:
-        """Forget a plan or a reference with the calls bound to it, or a bound call."""
-        self._forget(name)
-        return {}
-
-    def do_call(
-        self,
-        call: str,
-        outputs: list[dict[str, Any]],
-        storages: list[dict[str, Any]],
-        fresh: bool = True,
-    ) -> dict[str, Any]:
+    def do_call(self, call: str, outputs: Places, storages: Places, fresh: bool = True) -> Answer:
         """Call once, step by step; `fresh` makes kept buffers anew. Copies the results out."""
         program = self._bound(call).program
-        self._last = None
         program.refresh(fresh)
         results = program.enqueue()
-        self._watch.wait()
-        return self._hand_over(program, results, outputs, storages)
+        torch.cuda.synchronize()
+        return self._collected(program, results, outputs, storages)
 
-    def do_time(self, call: str, graph: bool) -> dict[str, Any]:
+    def do_time(self, call: str, graph: bool) -> Answer:
         """Time one call, the L2 emptied before it. What it kept is left as the call before left it,
         or is new garbage where it was never filled: cleaning up is a part of a call. `host_ms` is
         the wall clock's, from before the beginning to the end of all work. The result is kept for
         `do_collect`."""
         made = self._bound(call)
-        self._last = None
-        try:
-            run = self._runnable(made, graph)
-        except NoGraph as reason:
-            return {"no_graph": str(reason)}
+        run = made.program.enqueue
+        if graph:
+            if not (made.graph or made.no_graph):
+                try:
+                    made.graph = captured(made.program.enqueue)
+                except NoGraph as reason:
+                    made.no_graph = str(reason)
+            if not made.graph:
+                return {"no_graph": made.no_graph}
+            run = made.graph
         made.program.refresh(fresh=False, garbage=True)
-        ms, host_ms, results = self._timed(run)
+        ms, host_ms, results = self._watch.time(run)
         self._last = (made.program, results)
         return {"ms": ms, "host_ms": host_ms, "graph": graph}
 
-    def do_empty(self, count: int) -> dict[str, Any]:
+    def do_empty(self, count: int) -> Answer:
         """What the wall clock shows of so many timed calls of nothing, in milliseconds: flushes,
         and whatever else keeps the GPU busy."""
-        return {"host_ms": [self._timed(list)[1] for _ in range(count)]}
+        return {"host_ms": [self._watch.time(list)[1] for _ in range(count)]}
 
-    def do_collect(
-        self, outputs: list[dict[str, Any]], storages: list[dict[str, Any]]
-    ) -> dict[str, Any]:
+    def do_collect(self, outputs: Places, storages: Places) -> Answer:
         """Copy the last timed call's results out."""
         if self._last is None:
             raise KeyError("no timed call's results are here")
         (program, results), self._last = self._last, None
-        return self._hand_over(program, results, outputs, storages)
+        return self._collected(program, results, outputs, storages)
 
-    def do_share(self, call: str) -> dict[str, Any]:
+    def do_share(self, call: str) -> Answer:
         """What torch's own operations take of a plan's call, by themselves. Milliseconds."""
         made = self._bound(call)
         program = made.program
         if not isinstance(program, PlanProgram):
             raise KeyError(f"{call} is no plan")
-        self._last = None
         if not program.computes:
             return {"operations_ms": 0.0}
         part = program.enqueue_computing
         if not made.no_graph:
             with suppress(NoGraph):
-                part = Graph(part).replay
-        return {"operations_ms": self._median_ms(program, part)}
-
-    def _median_ms(self, program: Program, run: Run) -> float:
+                part = captured(part)
         times = []
         for _ in range(SHARE_CALLS):
             program.refresh(fresh=False, garbage=True)
-            times.append(self._timed(run)[0])
-        return median(times)
+            times.append(self._watch.time(part)[0])
+        return {"operations_ms": median(times)}
 
-    def _timed(self, run: Run) -> tuple[float, float, list[torch.Tensor]]:
-        """Milliseconds of one call on the GPU and on the wall clock, and what it returned."""
-        watch = self._watch
-        watch.wait()
-        self._reset_l2()
-        for _ in range(QUEUED + 1):
-            watch.flush()  # the queue is never empty, or the call would wait for Python
-        began = time.perf_counter()
-        watch.start()
-        results = run()
-        watch.end()
-        watch.wait()
-        host_ms = 1e3 * (time.perf_counter() - began)
-        return watch.time_ms(), host_ms, results
-
-    def _runnable(self, made: _Bound, graph: bool) -> Run:
-        """The call step by step, or as its graph. Raises NoGraph, each time for the same reason."""
-        if not graph:
-            return made.program.enqueue
-        if made.no_graph:
-            raise NoGraph(made.no_graph)
-        if made.graph is None:
-            try:
-                made.graph = Graph(made.program.enqueue)
-            except NoGraph as reason:
-                made.no_graph = str(reason)
-                raise
-        return made.graph.replay
-
-    def _bound(self, call: str) -> _Bound:
+    def _bound(self, call: str) -> _Call:
+        """The call of this name; results of the last timed one are no longer wanted."""
+        self._last = None
         if call not in self._calls:
             raise KeyError(f"no call {call}")
         return self._calls[call]
 
-    def _forget(self, name: str) -> None:
+    def do_drop(self, name: str) -> Answer:
+        """Forget a plan or a reference with the calls bound to it, or a bound call."""
         if not any(name in known for known in (self._plans, self._references, self._calls)):
-            return
-        self._watch.wait()
+            return {}
+        torch.cuda.synchronize()
         self._last = None
         self._calls = {
             call: made for call, made in self._calls.items() if name not in (call, made.source)
         }
         self._references.pop(name, None)
-        loaded = self._plans.pop(name, None)
-        for function in loaded.functions if loaded else ():
+        _, functions = self._plans.pop(name, (None, []))
+        for function in functions:
             self._loader.release(function)
         torch.cuda.empty_cache()  # for the judge and its oracle
+        return {}
 
-    def _hand_over(
-        self,
-        program: Program,
-        results: Sequence[Any],
-        outputs: list[dict[str, Any]],
-        storages: list[dict[str, Any]],
-    ) -> dict[str, Any]:
-        """Copy results into the judge's memory and tell what they were, and what was damaged."""
+    def _collected(
+        self, program: Program, results: Sequence[Any], outputs: Places, storages: Places
+    ) -> Answer:
+        """What was damaged is looked for before the results are copied out."""
         guards = program.broken_guards()
-        described = self._memory.hand_over(results, outputs, storages, self._device)
-        self._watch.wait()
-        return {"results": described, "guards": guards}
+        return self._hand_over(results, outputs, storages) | {"guards": guards}
 
 
-def _check_binaries(plan: Plan, binaries: Sequence[Binary]) -> None:
-    if len(binaries) != len(plan.kernels):
-        raise ValueError(f"{len(binaries)} binaries for {len(plan.kernels)} kernels")
-    for binary in binaries:
-        if binary.profile_bytes:
-            raise ValueError(f"{binary.name} is instrumented")
-        if _MOST_SCRATCH_ALIGN % binary.scratch_align:
-            raise ValueError(f"{binary.name} wants scratch aligned to {binary.scratch_align}")
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))

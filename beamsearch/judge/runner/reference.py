@@ -20,14 +20,7 @@ COMPILE_MODES = {
 
 def problem_message(problem: Problem) -> dict[str, Any]:
     """A problem as JSON."""
-    return {
-        "name": problem.name,
-        "path": str(problem.path),
-        "source": problem.source,
-        "dtype": problem.dtype,
-        "sizes": dict(problem.sizes),
-        "precision": problem.precision,
-    }
+    return vars(problem) | {"path": str(problem.path), "sizes": dict(problem.sizes)}
 
 
 def read_problem_message(message: Mapping[str, Any]) -> Problem:

@@ -1,7 +1,11 @@
-"""The environment of processes that run a candidate's code, or code made from it."""
+"""Processes that run a candidate's code, or code made from it, and their environment."""
 
 import os
 import re
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _KEPT = re.compile(
@@ -24,3 +28,26 @@ def scrubbed_environment() -> dict[str, str]:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     # Asking whether there is a GPU must not initialise CUDA in a process that is forked later.
     return kept | threads | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+
+def start_python(
+    arguments: Sequence[str],
+    links: Sequence[socket.socket],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    wrapping: Sequence[str] = (),
+) -> subprocess.Popen[bytes]:
+    """A Python process in that environment (and `env`), which inherits `links` and closes ours."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [*wrapping, sys.executable, *arguments],
+            env=scrubbed_environment() | dict(env or {}),
+            pass_fds=[link.fileno() for link in links],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C is for the judge; these end with their sockets
+        )
+    for link in links:
+        link.close()
+    return process

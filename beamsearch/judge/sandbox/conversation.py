@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from beamsearch.judge.sandbox import protocol
-from beamsearch.judge.sandbox.protocol import Gone
+from beamsearch.judge.sandbox.protocol import MAX_DESCRIPTORS, Gone, receive, send
 
 
 class ProcessDied(Exception):
@@ -38,39 +37,30 @@ class Conversation:
     def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
         """One request. Raises ToldError, ProcessDied or DeadlineMissed."""
         deadline = time.monotonic() + timeout_s
+        named = {place["id"]: place for place in arguments.get("storages", []) if "fd" in place}
+        new = [place for key, place in named.items() if key not in self._handed_over]
         try:
-            for places in self._not_handed_over(arguments.get("storages", [])):
+            for first in range(0, len(new), MAX_DESCRIPTORS):
+                places = new[first : first + MAX_DESCRIPTORS]
                 fds = [place["fd"] for place in places]
-                protocol.send(self._link, {"op": "map", "places": places}, fds)
-                answer = protocol.receive(self._link, deadline)
-                if "error" in answer:
-                    break
+                self._exchange({"op": "map", "places": places}, deadline, fds)
                 self._handed_over.update(place["id"] for place in places)
-            else:
-                protocol.send(self._link, {"op": op, **arguments})
-                answer = protocol.receive(self._link, deadline)
+            return self._exchange({"op": op, **arguments}, deadline)
         except TimeoutError as error:
             raise DeadlineMissed(f"no answer within {timeout_s:g} s") from error
         except Gone as error:
             raise ProcessDied(self._how_it_died(str(error))) from error
-        if "error" in answer:
-            details = answer["error"]
-            if not isinstance(details, dict):
-                raise ProcessDied("it answered what is no answer")
-            raise ToldError(details)
-        return answer
 
-    def _not_handed_over(self, places: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-        """Memory with a descriptor that the process does not have yet, by the messageful."""
-        new = {
-            place["id"]: place
-            for place in places
-            if "fd" in place and place["id"] not in self._handed_over
-        }
-        remaining = list(new.values())
-        while remaining:
-            yield remaining[: protocol.MAX_DESCRIPTORS]
-            remaining = remaining[protocol.MAX_DESCRIPTORS :]
+    def _exchange(
+        self, request: dict[str, Any], deadline: float, descriptors: list[int] | None = None
+    ) -> dict[str, Any]:
+        send(self._link, request, descriptors or [])
+        answer = receive(self._link, deadline)
+        if "error" not in answer:
+            return answer
+        if not isinstance(answer["error"], dict):
+            raise ProcessDied("it answered what is no answer")
+        raise ToldError(answer["error"])
 
     def close(self) -> None:
         """Close the socket, which ends the conversation."""

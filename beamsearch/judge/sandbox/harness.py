@@ -21,23 +21,54 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from beamsearch.errors import KernelError
-from beamsearch.judge.sandbox import serving
-from beamsearch.judge.sandbox.as_cuda import AsCuda
 from beamsearch.judge.sandbox.interpreter import METER, TooMuchWork
-from beamsearch.judge.sandbox.mapped import MappedMemory
-from beamsearch.judge.sandbox.protocol import decode_arguments
+from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
+from beamsearch.judge.sandbox.protocol import Worker, decode_arguments
 from beamsearch.problem.dispatch_modes import skip_dynamo
 from beamsearch.problem.kernel import bind
 from kernel_profiling.compiler.fake_device import cuda_answers
 from kernel_profiling.gpus import Gpu
 
+DEVICE = torch.device("cuda", 0)
+_get: Callable[[str], Any] = lambda name: vars(torch._C.TensorBase)[name].__get__  # noqa: E731
+ANSWERS = {_get("device"): DEVICE, _get("is_cuda"): True, _get("is_cpu"): False}
+"""What a tensor says of where it is."""
+
+
+class AsCuda(TorchFunctionMode):
+    """Has every tensor say that it is on the GPU, and makes on `host` what is asked for there."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self._host = torch.device(host)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Answer, or do what is asked on the host."""
+        if func in ANSWERS:
+            return ANSWERS[func]
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func is torch.Tensor.get_device:
+            return DEVICE.index
+        given = {name: self._here(value) for name, value in (kwargs or {}).items()}
+        if func is torch.Tensor.to:
+            args = tuple(map(self._here, args))
+        return func(*args, **given)
+
+    def _here(self, value: Any) -> Any:
+        """A device, which is the host where it is the GPU; anything else as it is."""
+        if isinstance(value, str) and value.partition(":")[0] == "cuda":
+            return self._host
+        is_gpu = isinstance(value, torch.device) and value.type == "cuda"
+        return self._host if is_gpu else value
+
 
 def serve(link: socket.socket, role: str) -> None:
     """Answer the judge's requests until it hangs up; a GPU is asked for, whatever the role."""
-    harness = Harness()
-    serving.serve(link, harness, lambda error: describe_error(error, harness.source))
+    Harness().serve(link)
 
 
 def load_kernel(path: str) -> ModuleType:
@@ -56,54 +87,47 @@ def call_mode() -> Any:
     return torch.inference_mode()
 
 
-class Harness:
+class KernelWorker(Worker):
+    """Tells of an error with the line of the kernel that it came from."""
+
+    source: str | None = None
+
+    def describe(self, error: BaseException) -> Answer:
+        return describe_error(error, self.source)
+
+
+class Harness(KernelWorker, MappingWorker):
     """One candidate's process, in the interpreter unless it is given a GPU."""
 
     def __init__(self) -> None:
-        self._device = "cpu"
-        self.source: str | None = None
+        super().__init__()
         self.module: ModuleType | None = None
-        self.descriptors: list[int] = []
-        self._memory = MappedMemory()
         self._calls: dict[str, Callable[[], Any]] = {}
         self._gpu: Gpu
-        torch.set_num_threads(1)
 
-    def do_map(self, places: list[dict[str, Any]]) -> dict[str, Any]:
-        """Map memory whose descriptors came along."""
-        self._memory.map(places, self.descriptors, self._device)
-        return {}
-
-    def do_open(self, device: int) -> dict[str, Any]:
-        """Take a GPU, before the candidate is there."""
-        self._device = f"cuda:{device}"
-        torch.cuda.set_device(device)
-        torch.zeros(1, device=self._device)  # the context
-        return {}
-
-    def do_load(self, source: str, gpu: dict[str, Any]) -> dict[str, Any]:
+    def do_load(self, source: str, gpu: dict[str, Any]) -> Answer:
         """Import a kernel, for this GPU."""
         self.source = source
         self._gpu = Gpu.model_validate(gpu)
-        if self._device == "cpu":
+        if self.device == "cpu":
             for name, answer in cuda_answers(self._gpu).items():
                 setattr(torch.cuda, name, answer)
         with self._pretending():
             self.module = load_kernel(source)
         return {}
 
-    def do_bind(self, name: str, arguments: dict[str, Any], storages: list[Any]) -> dict[str, Any]:
+    def do_bind(self, name: str, arguments: dict[str, Any], storages: Places) -> Answer:
         """Bind a set of arguments under a name."""
         assert self.module is not None
-        mapped = [self._memory.storage(item) for item in storages]
+        mapped = [self.storage(item) for item in storages]
         with self._pretending():
-            self._calls[name] = bind(self.module, decode_arguments(arguments, mapped, self._device))
+            self._calls[name] = bind(self.module, decode_arguments(arguments, mapped, self.device))
         return {}
 
     def _pretending(self) -> AbstractContextManager[Any]:
-        return AsCuda("cpu") if self._device == "cpu" else nullcontext()
+        return AsCuda("cpu") if self.device == "cpu" else nullcontext()
 
-    def do_host_time(self, name: str, count: int) -> dict[str, Any]:
+    def do_host_time(self, name: str, count: int) -> Answer:
         """Median microseconds after which the bound call is back, while the GPU has nothing else to
         do: what its Python takes."""
         times = []
@@ -116,7 +140,7 @@ class Harness:
             torch.cuda.synchronize()
         return {"host_us": 1e6 * statistics.median(times)}
 
-    def do_trace(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def do_trace(self, arguments: dict[str, Any]) -> Answer:
         """Which bytes the bound call touches at the true shapes, from the interpreter."""
         from kernel_profiling.estimate.access import trace_call
 
@@ -131,11 +155,11 @@ class Harness:
     def do_call(
         self,
         name: str,
-        outputs: list[Any],
-        storages: list[Any],
+        outputs: Places,
+        storages: Places,
         then: str | None = None,
         work: float | None = None,
-    ) -> dict[str, Any]:
+    ) -> Answer:
         """Call once, unwritten memory poisoned, and copy the results out, with what it launched;
         after a call of `then`, where there is one, while both results are alive. It may take so
         much `work`."""
@@ -144,24 +168,15 @@ class Harness:
             with call_mode(), _poisoned_memory(), self._pretending():
                 result = self._calls[name]()
                 second = self._calls[then]() if then is not None else None
-            self._wait()
+            self.wait()
         finally:
             METER.limit = None
         ran = {"launched": sorted(METER.launched), "block": METER.block, "work": METER.work}
-        answer = self._hand_over(result, outputs, storages)
-        self._wait()
-        del second
-        return answer | ran
-
-    def _wait(self) -> None:
-        if self._device != "cpu":
-            torch.cuda.synchronize()
-
-    def _hand_over(self, result: Any, outputs: list[Any], storages: list[Any]) -> dict[str, Any]:
-        """Copy results into the judge's memory and tell what they were."""
         # A container of another class could do its work while it is walked through.
         results = [*result] if type(result) in (tuple, list) else [result]
-        return {"results": self._memory.hand_over(results, outputs, storages, self._device)}
+        answer = self._hand_over(results, outputs, storages)
+        del second
+        return answer | ran
 
 
 @contextmanager
@@ -178,19 +193,19 @@ def _poisoned_memory() -> Any:
         torch._C._set_deterministic_algorithms(before)
 
 
-def describe_error(error: BaseException, source: str | None) -> dict[str, Any]:
-    """An exception as a person needs it: type, message, and the line of the kernel it came from."""
+def describe_error(error: BaseException, source: str | None) -> Answer:
+    """As a person needs it: type, message, and the line of the kernel that it came from."""
     cause = error
     while type(cause).__name__ == "InterpreterError" and cause.__cause__ is not None:
         cause = cause.__cause__
     if not isinstance(cause, TooMuchWork):  # that is no error of the kernel's
         traceback.print_exception(error)
     frames = traceback.extract_tb(cause.__traceback__)
-    line = next((f.lineno for f in reversed(frames) if f.filename == source), None)
-    if line is None:
-        outer = traceback.extract_tb(error.__traceback__)
-        line = next((f.lineno for f in reversed(outer) if f.filename == source), None)
-    in_interpreter = [f.filename.endswith("triton/runtime/interpreter.py") for f in frames]
+    all_frames = [*traceback.extract_tb(error.__traceback__), *frames]
+    own = [frame.lineno for frame in all_frames if frame.filename == source]
+    line = own[-1] if own else None
+    inside = [f.filename.endswith("triton/runtime/interpreter.py") for f in frames]
+    is_gap = isinstance(cause, NotImplementedError | AttributeError)
     return {
         "type": type(cause).__name__,
         "binding": isinstance(error, KernelError),
@@ -198,12 +213,7 @@ def describe_error(error: BaseException, source: str | None) -> dict[str, Any]:
         "line": line,
         "text": linecache.getline(source, line).strip() if source and line else "",
         "work": METER.work,
-        # Raised by the interpreter's own code rather than by the kernel's.
-        "interpreter": bool(in_interpreter)
-        and (in_interpreter[-1] or (any(in_interpreter) and _is_gap(cause))),
+        # Raised by the interpreter's own code rather than by the kernel's, or because something
+        # is not supported there.
+        "interpreter": any(inside) and (inside[-1] or is_gap),
     }
-
-
-def _is_gap(error: BaseException) -> bool:
-    """Whether an error says that something is not supported, rather than wrong."""
-    return isinstance(error, NotImplementedError | AttributeError)

@@ -10,26 +10,23 @@ address space: CUDA reserves more than there is memory.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import resource
 import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 
 USER = "an unprivileged user"
 NETWORK = "no network"
 FILES = "no writable place but its own folder"
 PROCESSES = "no sight of other processes"
 NAMES = (USER, NETWORK, FILES, PROCESSES)
+BY_BUBBLEWRAP = (NETWORK, FILES, PROCESSES)
 
 FIRST_UID = 1_900_000_000
 """User ids of candidates start here: systemd's table of ids lists them as used by nobody."""
@@ -71,10 +68,10 @@ def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
         *("--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-pid", "--"),
     ]
     try:
-        done = subprocess.run([*command, "true"], capture_output=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        subprocess.run([*command, "true"], capture_output=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
         return []
-    return command if done.returncode == 0 else []
+    return command
 
 
 def fork_apart() -> tuple[int, str]:
@@ -85,7 +82,7 @@ def fork_apart() -> tuple[int, str]:
     own = os.open("/proc/self/ns/pid", os.O_RDONLY)
     pid = -1
     try:
-        missing = _attempt(lambda: _check(_libc.unshare(_NEWPID), "a process namespace"))
+        missing = _attempt(lambda: _unshare(_NEWPID, "a process namespace"))
         pid = os.fork()
         return pid, missing
     finally:
@@ -107,7 +104,7 @@ class Plan:
     uid: int
     """User to become where this process is root."""
     standing: list[str]
-    """Walls that the fork server stands behind already."""
+    """Parts of the isolation that the fork server has already."""
 
 
 def build(plan: Plan, apart: str) -> dict[str, str]:
@@ -123,9 +120,8 @@ def build(plan: Plan, apart: str) -> dict[str, str]:
         missing |= {name: refused for name in (NETWORK, FILES) if refused and name in wanted}
         wanted = [name for name in wanted if not missing[name]]
     if NETWORK in wanted:
-        missing[NETWORK] = _attempt(
-            lambda: _check(_libc.unshare(_NEWNET | _NEWIPC | _NEWUTS), "a network namespace")
-        )
+        kinds = _NEWNET | _NEWIPC | _NEWUTS
+        missing[NETWORK] = _attempt(lambda: _unshare(kinds, "a network namespace"))
     if FILES in wanted:
         apart_here = not apart and PROCESSES not in plan.standing
         missing[FILES] = _attempt(lambda: _shut_files(plan, own_processes=apart_here))
@@ -163,10 +159,14 @@ def _check(status: int, what: str) -> None:
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
+def _unshare(flags: int, what: str) -> None:
+    _check(_libc.unshare(flags), what)
+
+
 def _enter_user_namespace() -> None:
     """Be allowed what root is, over namespaces of one's own alone."""
     uid, gid = os.geteuid(), os.getegid()
-    _check(_libc.unshare(_NEWUSER), "a user namespace")
+    _unshare(_NEWUSER, "a user namespace")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -174,7 +174,7 @@ def _enter_user_namespace() -> None:
 
 def _shut_files(plan: Plan, own_processes: bool) -> None:
     """Everything read-only but the own folders, shared memory of its own, private homes empty."""
-    _check(_libc.unshare(_NEWNS), "a mount namespace")
+    _unshare(_NEWNS, "a mount namespace")
     _mount(None, "/", None, _REC | _PRIVATE)
     _empty([*plan.own, *plan.needed], plan.hidden)
     shared_memory = [SHM] if Path(SHM).is_dir() else []
@@ -243,10 +243,8 @@ def _become(plan: Plan) -> str:
 
 def _closed_to_others(plan: Plan) -> Iterator[Path]:
     """Folders on the way to what it needs that only their owner may enter."""
-    ways = [tuple(Path(place).parents) for place in plan.own]
-    ways += [(*Path(place).parents, Path(place)) for place in plan.needed]
-    for way in ways:
-        for folder in reversed(way):
+    for place in (*(Path(own).parent for own in plan.own), *map(Path, plan.needed)):
+        for folder in (*reversed(place.parents), place):
             with suppress(OSError):
                 if not folder.stat().st_mode & stat.S_IXOTH:
                     yield folder
@@ -275,44 +273,8 @@ def _set_read_only(path: str, wanted: bool) -> None:
     """One mount made writable, or all from a path downwards made read-only."""
     attributes = _Attributes(_ATTR_RDONLY if wanted else 0, 0 if wanted else _ATTR_RDONLY, 0, 0)
     status = _libc.syscall(
-        ctypes.c_long(_SYS_MOUNT_SETATTR),
-        ctypes.c_long(_AT_FDCWD),
-        ctypes.c_char_p(path.encode()),
-        ctypes.c_ulong(_AT_RECURSIVE if wanted else 0),
-        ctypes.byref(attributes),
-        ctypes.c_size_t(ctypes.sizeof(attributes)),
+        *map(ctypes.c_long, (_SYS_MOUNT_SETATTR, _AT_FDCWD)),
+        *(ctypes.c_char_p(path.encode()), ctypes.c_ulong(_AT_RECURSIVE if wanted else 0)),
+        *(ctypes.byref(attributes), ctypes.c_size_t(ctypes.sizeof(attributes))),
     )
     _check(status, f"changing {path} to {'read-only' if wanted else 'writable'}")
-
-
-def missing_here() -> dict[str, str]:
-    """The parts that this machine refuses, with the reasons, from a process that tries all."""
-    done = subprocess.run(
-        [sys.executable, "-m", "beamsearch.judge.sandbox.isolation"],
-        env=scrubbed_environment(),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    if done.returncode or not done.stdout:
-        return dict.fromkeys(NAMES, done.stderr.strip()[-200:] or "the attempt failed")
-    return {name: why for name, why in json.loads(done.stdout).items() if why}
-
-
-def _try() -> None:
-    """Try everything in a child, and say."""
-    with tempfile.TemporaryDirectory(prefix="beamsearch-") as folder:
-        Path(folder).chmod(0o711)
-        own = Path(folder) / "own"  # as a candidate's folder lies in the scratch folder
-        own.mkdir()
-        pid, apart = fork_apart()
-        if pid == 0:
-            plan = Plan([str(own)], python_places(), [], FIRST_UID, [])
-            os.write(1, json.dumps(build(plan, apart)).encode())
-            os._exit(0)
-        os.waitpid(pid, 0)
-
-
-if __name__ == "__main__":
-    _try()

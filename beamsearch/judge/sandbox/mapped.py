@@ -9,35 +9,43 @@ from typing import Any
 
 import torch
 
-from beamsearch.gpu.driver import Mapping, open_descriptor
-from beamsearch.judge.sandbox.protocol import open_tensor
+from beamsearch.gpu.driver import open_descriptor
+from beamsearch.judge.sandbox.protocol import Worker, open_tensor
+
+Answer = dict[str, Any]
+Places = list[dict[str, Any]]
 
 
-class MappedMemory:
-    """What the judge handed over to this process."""
+class MappingWorker(Worker):
+    """A worker that has memory of the judge's."""
 
     def __init__(self) -> None:
+        self.device = "cpu"
         self._storages: dict[int, torch.UntypedStorage] = {}
-        self._mappings: list[Mapping] = []
         # Bound here so that a candidate that patches modules patches nothing we use.
         self._plain = (torch.Tensor, torch.nn.Parameter)
         self._copy: Any = torch._C.TensorBase.copy_
+        torch.set_num_threads(1)
 
-    def map(
-        self, places: Sequence[dict[str, Any]], descriptors: Sequence[int], device: str
-    ) -> None:
+    def do_open(self, device: int) -> Answer:
+        """Take a GPU, before any candidate is there."""
+        self.device = f"cuda:{device}"
+        torch.cuda.set_device(device)
+        torch.zeros(1, device=self.device)  # the context
+        return {}
+
+    def do_map(self, places: Places) -> Answer:
         """Map memory whose descriptors came along, and close them."""
-        for place, descriptor in zip(places, descriptors, strict=True):
+        for place, descriptor in zip(places, self.descriptors, strict=True):
+            size, index = place["bytes"], torch.device(self.device).index
             if place["memory"] == "driver":
-                index = torch.device(device).index
-                mapping = open_descriptor(descriptor, place["bytes"], index)
-                self._mappings.append(mapping)
-                self._storages[place["id"]] = mapping.tensor().untyped_storage()
+                storage: Any = open_descriptor(descriptor, size, index).tensor().untyped_storage()
             else:
                 path = f"/proc/self/fd/{descriptor}"
-                mapped: Any = torch.UntypedStorage.from_file(path, True, place["bytes"])
-                self._storages[place["id"]] = mapped
+                storage = torch.UntypedStorage.from_file(path, True, size)
+            self._storages[place["id"]] = storage
             os.close(descriptor)
+        return {}
 
     def storage(self, place: dict[str, Any]) -> torch.UntypedStorage:
         """A storage of the judge's; memory with a CUDA IPC handle is mapped when first wanted."""
@@ -50,18 +58,17 @@ class MappedMemory:
             self._storages[key] = opened
         return self._storages[key]
 
-    def hand_over(
-        self,
-        results: Sequence[Any],
-        outputs: Sequence[dict[str, Any]],
-        storages: Sequence[dict[str, Any]],
-        device: str,
-    ) -> list[dict[str, Any]]:
+    def wait(self) -> None:
+        """Until everything that this process has given the GPU is done, on whatever stream."""
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+
+    def _hand_over(self, results: Sequence[Any], outputs: Places, storages: Places) -> Answer:
         """Copy results into the judge's memory; what each of them was. One that is no plain tensor
         is told by its type alone: it could do its work while it is copied."""
         known = {storage.data_ptr() for storage in self._storages.values()}
         mapped = [self.storage(place) for place in storages]
-        described: list[dict[str, Any]] = []
+        described: Places = []
         for index, value in enumerate(results):
             if type(value) not in self._plain:
                 described.append({"type": type(value).__name__})
@@ -77,7 +84,8 @@ class MappedMemory:
             described.append(told)
             place = outputs[index] if index < len(outputs) else None
             fits = place and (told["shape"], told["dtype"]) == (place["size"], place["dtype"])
-            if place and fits and value.device.type == torch.device(device).type:
+            if place and fits and value.device.type == torch.device(self.device).type:
                 with torch.inference_mode():
-                    self._copy(open_tensor(place, mapped, device), value)
-        return described
+                    self._copy(open_tensor(place, mapped, self.device), value)
+        self.wait()
+        return {"results": described}

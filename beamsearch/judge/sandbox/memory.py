@@ -7,12 +7,14 @@ import fcntl
 import itertools
 import os
 import resource
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from beamsearch.gpu.driver import DriverError, Mapping, create
+import torch
 
-if TYPE_CHECKING:
-    import torch
+from beamsearch.gpu.driver import DriverError, create
 
 GUARD_BYTES = 1 << 14
 """Not-a-number before and behind every input: what reads past an end and uses it, shows; what
@@ -26,21 +28,21 @@ class SharedMemory:
 
     Without a GPU it is anonymous shared memory, on a GPU memory of the driver's own: both are
     descriptors, which work for a process of any user. Where the driver has no such memory, CUDA's
-    older IPC handles serve, between processes of one user only; `same_user` then says why.
+    older IPC handles serve, between processes of one user only.
     """
 
     _ids = itertools.count()
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.same_user = ""
+        self._has_descriptors = True
         self._pool: Any = None
-        _raise_file_limit()
+        # A model has hundreds of tensors, and each input set a descriptor for each of them.
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     def allocate(self, size: int) -> Buffer:
         """A buffer of at least `size` bytes, in whole words."""
-        import torch
-
         size = max(8, -(-size // 8) * 8)
         place: dict[str, Any] = {"id": next(self._ids), "bytes": size}
         if self.device == "cpu":
@@ -50,24 +52,20 @@ class SharedMemory:
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
             mapped: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{descriptor}", True, size)
-            return Buffer(mapped, size, place | {"memory": "file", "fd": descriptor})
-        if not self.same_user:
+            return Buffer(mapped, place | {"memory": "file", "fd": descriptor})
+        if self._has_descriptors:
             try:
                 mapping, descriptor = create(size, torch.device(self.device).index)
-            except DriverError as error:
-                self.same_user = str(error)
-            else:
-                storage = mapping.tensor().untyped_storage()
-                size = mapping.size  # whole pages: nothing of the last is left for others to use
-                told = place | {"memory": "driver", "fd": descriptor, "bytes": size}
-                return Buffer(storage, size, told, mapping=mapping)
+            except DriverError:
+                self._has_descriptors = False
+            else:  # whole pages: nothing of the last is left for others to use
+                told = place | {"memory": "driver", "fd": descriptor, "bytes": mapping.size}
+                return Buffer(mapping.tensor().untyped_storage(), told, mapping.close)
         return self._allocate_ipc(size, place)
 
     def _allocate_ipc(self, size: int, place: dict[str, Any]) -> Buffer:
         """From a pool of its own: a mapped allocation is mapped whole, and nothing that candidates
         must not see may lie in it."""
-        import torch
-
         if self._pool is None:
             self._pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(self._pool, torch.device(self.device)):
@@ -79,49 +77,36 @@ class SharedMemory:
             {"b64": base64.b64encode(part).decode()} if isinstance(part, bytes) else part
             for part in parts
         ]
-        told = place | {"memory": "ipc", "handle": handle}
-        return Buffer(storage, size, told, counter=(parts[4], parts[5]))
+        # Children are killed and count nothing down: torch would keep the memory for them.
+        storages: Any = torch.UntypedStorage
+        release = partial(storages._release_ipc_counter, *parts[4:6], device=data.device)
+        return Buffer(storage, place | {"memory": "ipc", "handle": handle}, release)
 
 
-def _raise_file_limit() -> None:
-    """A model has hundreds of tensors, and each input set a descriptor for each of them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
+@dataclass(eq=False)
 class Buffer:
-    """One piece of shared memory. `place` tells another process how to map it."""
+    """One piece of shared memory."""
 
-    def __init__(
-        self,
-        storage: torch.UntypedStorage,
-        size: int,
-        place: dict[str, Any],
-        mapping: Mapping | None = None,
-        counter: tuple[bytes, int] | None = None,
-    ) -> None:
-        self.storage = storage
-        self.size = size
-        """Bytes that were asked for; the storage may be larger."""
-        self.place = place
-        self._mapping = mapping
-        self._counter = counter
+    storage: torch.UntypedStorage
+    """It may be larger than the buffer."""
+    place: dict[str, Any]
+    """How another process maps it."""
+    release: Callable[[], object] | None = None
 
-    def view(self, dtype: torch.dtype, shape: Any) -> Any:
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return int(self.place["bytes"])
+
+    def view(self, dtype: torch.dtype, shape: Any) -> torch.Tensor:
         """A tensor on this memory."""
-        import torch
-
         size = torch.Size(shape).numel()
         tensor = torch.empty(0, dtype=dtype, device=self.storage.device)
         return tensor.set_(self.storage, 0, (size,), (1,)).view(shape)
 
     def words(self) -> torch.Tensor:
         """The memory as 64-bit words."""
-        import torch
-
-        words: torch.Tensor = self.view(torch.int64, (self.size // 8,))
-        return words
+        return self.view(torch.int64, (self.size // 8,))
 
     def poison(self) -> None:
         """All bits set: NaN in every floating-point type, -1 in integers."""
@@ -129,8 +114,6 @@ class Buffer:
 
     def checksum(self) -> int:
         """A sum over the words in which every position has its own weight."""
-        import torch
-
         words = self.words()
         piece = min(PIECE, words.numel())
         weights = torch.arange(1, 2 * piece, 2, device=words.device)
@@ -141,19 +124,11 @@ class Buffer:
 
     def close(self) -> None:
         """Give the memory back; nobody may have it mapped any more."""
-        import torch
-
-        device = self.storage.device
-        if self._counter is not None:
-            # Children are killed and count nothing down: torch would keep the memory for them.
-            storages: Any = torch.UntypedStorage
-            storages._release_ipc_counter(*self._counter, device=device)
-            self._counter = None
+        if self.release is not None:
+            torch.cuda.synchronize(self.storage.device)
+            self.release()
+            self.release = None
         self.storage = torch.empty(0).untyped_storage()
-        if self._mapping is not None:
-            torch.cuda.synchronize(device)
-            self._mapping.close()
-            self._mapping = None
         descriptor = self.place.pop("fd", None)
         if descriptor is not None:
             os.close(descriptor)

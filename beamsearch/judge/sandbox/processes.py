@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
 import socket
 import subprocess
-import sys
+import tempfile
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
-from beamsearch.judge.sandbox import protocol
-from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
-from beamsearch.judge.sandbox.conversation import (
-    Conversation,
-    DeadlineMissed,
-    ProcessDied,
-    ToldError,
-)
-from beamsearch.judge.sandbox.homes import Homes, remove
-from beamsearch.judge.sandbox.isolation import FILES, NETWORK, PROCESSES, bubblewrap
+from beamsearch.judge.sandbox import isolation, protocol
+from beamsearch.judge.sandbox.clean_environment import start_python
+from beamsearch.judge.sandbox.conversation import Conversation, ToldError
+from beamsearch.judge.sandbox.homes import remove
 from beamsearch.judge.sandbox.protocol import Gone
 
 Mode = Literal["normal", "interpreter"]
 Role = Literal["interpreting", "capturing", "compiling", "calling"]
 """What a forked process is for; the first needs the interpreter's server, the last a GPU."""
-
-__all__ = ["CandidateProcess", "DeadlineMissed", "ForkServers", "ProcessDied", "ToldError"]
 
 START_S = 120.0
 """Importing torch and triton takes 2 s here and a minute from a cold network disk."""
@@ -42,6 +36,12 @@ FILE_BYTES = 256 << 20
 """The largest file a candidate may write; what it prints goes into one."""
 DATA_BYTES = 1 << 30
 """Memory a candidate may add to what it was forked with."""
+USERS_EACH = 10_000
+"""User ids for the candidates of one judge."""
+_HINTS: dict[int, str] = {
+    signal.SIGSEGV: " (an access outside its memory)",
+    signal.SIGKILL: " (it broke the protocol, or memory ran out)",
+}
 
 
 class ServerLost(BeamsearchError):
@@ -49,64 +49,55 @@ class ServerLost(BeamsearchError):
 
 
 class ForkServers:
-    """The processes that candidates are forked from: one per mode, started when first needed."""
+    """The processes that candidates are forked from: one per mode, started when first needed.
+
+    One source, one user, and a folder for each of its processes: a candidate could otherwise poison
+    what another one runs. Thread-safe.
+    """
 
     def __init__(self, scratch: Path, *, interpreter: bool) -> None:
         self._scratch = scratch
-        self._homes = Homes(scratch)
-        self._wrapping = bubblewrap(scratch, self._homes.around)
+        self._log = scratch / "server.log"
+        # The folder around the scratch folder, where that is a run's, has the run's seed in it.
+        around = [str(scratch.parent)] if scratch.name == ".scratch" else []
+        self._hidden = [str(scratch), *around]
+        self._wrapping = isolation.bubblewrap(scratch, around)
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
         self._controls: dict[Mode, socket.socket] = {}
         self._locks: dict[Mode, threading.Lock] = {mode: threading.Lock() for mode in self._modes}
         self._start_lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._generation = 0
-        self._closed = False
-        self._missing: dict[str, str] | None = None
-
-    @property
-    def closed(self) -> bool:
+        self.closed = False
         """Whether no candidate can be had any more."""
-        return self._closed
+        self._missing: dict[str, str] | None = None
+        self._count = itertools.count(1)
+        self._users_lock = threading.Lock()
+        self._users: dict[str, int] = {}
 
     def start(self) -> None:
         """Start the server process; it imports torch while the caller goes on."""
         with self._start_lock:
-            if self._process is None and not self._closed:
+            if self._process is None and not self.closed:
                 self._start()
 
     def _start(self) -> None:
         pairs = {mode: socket.socketpair() for mode in self._modes}
-        fds = {mode: pair[1].fileno() for mode, pair in pairs.items()}
-        log = (self._scratch / "server.log").open("ab")
-        self._process = subprocess.Popen(
-            [
-                *(*self._wrapping, sys.executable, "-m", "beamsearch.judge.sandbox.server"),
-                *(str(fds["normal"]), str(fds.get("interpreter", -1))),
-            ],
-            env=scrubbed_environment(),
-            pass_fds=tuple(fds.values()),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            # Ctrl-C in a terminal is for the judge; the server ends when the judge's sockets do.
-            start_new_session=True,
-        )
-        log.close()
-        self._controls = {}
-        for mode, (ours, theirs) in pairs.items():
-            theirs.close()
-            ours.settimeout(START_S)
-            self._controls[mode] = ours
+        theirs = [pair[1] for pair in pairs.values()]
+        fds = [str(link.fileno()) for link in theirs]
+        arguments = ["-m", "beamsearch.judge.sandbox.server", *fds]
+        self._process = start_python(arguments, theirs, self._log, wrapping=self._wrapping)
+        self._controls = {mode: ours for mode, (ours, _) in pairs.items()}
+        for control in self._controls.values():
+            control.settimeout(START_S)
         self._generation += 1
 
-    def _ask(self, mode: Mode, request: Mapping[str, Any], fd: int | None = None) -> dict[str, Any]:
+    def _ask(self, mode: Mode, request: Mapping[str, Any], *descriptors: int) -> dict[str, Any]:
         """One request, one answer. Raises Gone."""
         with self._locks[mode]:
             control = self._controls[mode]
-            data = protocol.frame(request)
             try:
-                socket.send_fds(control, [data], [fd] if fd is not None else [])
+                protocol.send(control, request, descriptors)
                 return protocol.receive(control)
             except (OSError, Gone) as error:
                 raise Gone(f"the fork server does not answer: {error}") from error
@@ -125,8 +116,17 @@ class ForkServers:
         return dict(self._missing)
 
     def _plan(self, folder: Path, key: str | None) -> dict[str, Any]:
-        standing = [NETWORK, FILES, PROCESSES] if self._wrapping else []
-        return self._homes.plan(folder, key) | {"standing": standing}
+        """What the isolation of a process leaves it: fields of `isolation.Plan`."""
+        source = self._scratch / "sources" / key if key is not None else folder
+        with self._users_lock:
+            number = self._users.setdefault(key or str(folder), len(self._users)) % USERS_EACH
+        return {
+            "own": [str(folder)],
+            "needed": [str(source)] if source != folder and source.is_dir() else [],
+            "hidden": self._hidden,
+            "uid": isolation.FIRST_UID + os.getpid() % USERS_EACH * USERS_EACH + number,
+            "standing": list(isolation.BY_BUBBLEWRAP) if self._wrapping else [],
+        }
 
     def fork(self, role: Role, **options: Any) -> CandidateProcess:
         """A new process. Raises BeamsearchError where none can be had.
@@ -142,21 +142,18 @@ class ForkServers:
                 return self._fork(mode, role, **options)
             except Gone as error:
                 # Out of memory takes servers too; the next one is as good.
-                if self._closed:
+                if self.closed:
                     raise Stopped("the executor is closed") from error
                 if attempt == 2:
                     raise BeamsearchError(
-                        f"no process for candidates could be started; {self._scratch}/server.log "
-                        f"says: {_log_tail(self._scratch / 'server.log')}"
+                        f"no process for candidates could be started; {self._log} says: "
+                        f"{_log_tail(self._log)}"
                     ) from error
-                self._restart(generation)
+                with self._start_lock:
+                    if generation == self._generation:
+                        self._stop()
+                        self._start()
         raise AssertionError
-
-    def _restart(self, generation: int) -> None:
-        with self._start_lock:
-            if generation == self._generation:
-                self._stop()
-                self._start()
 
     def _fork(
         self,
@@ -167,27 +164,28 @@ class ForkServers:
         data_bytes: int = DATA_BYTES,
         lifetime_s: float = float("inf"),
     ) -> CandidateProcess:
-        folder = self._homes.folder(mode)
-        output = _new_file(folder / "output.txt")
+        folder = self._scratch / "processes" / f"{mode}-{next(self._count)}"
+        folder.mkdir(parents=True)
+        # Held open from here on: whatever a candidate puts in the file's place later (a pipe on
+        # which reading never ends, a link to what it may not read itself) is not read.
+        output = os.open(folder / "output.txt", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         ours, theirs = socket.socketpair()
+        request = {
+            "op": "fork",
+            "role": role,
+            "folder": str(folder),
+            "output": str(folder / "output.txt"),
+            "env": {
+                **dict.fromkeys(("TMPDIR", "TRITON_CACHE_DIR", "HOME"), str(folder)),
+                # No candidate's Python has a GPU, but to be called as users will call it.
+                **({} if role == "calling" else {"CUDA_VISIBLE_DEVICES": ""}),
+            },
+            "isolation": self._plan(folder, key),
+            # CUDA reserves more than there is memory.
+            "data_bytes": None if role == "calling" else data_bytes,
+            "file_bytes": FILE_BYTES,
+        }
         try:
-            request = {
-                "op": "fork",
-                "role": role,
-                "folder": str(folder),
-                "output": str(folder / "output.txt"),
-                "env": {
-                    "TMPDIR": str(folder),
-                    "TRITON_CACHE_DIR": str(folder),
-                    "HOME": str(folder),
-                    # No candidate's Python has a GPU, but to be called as users will call it.
-                    **({} if role == "calling" else {"CUDA_VISIBLE_DEVICES": ""}),
-                },
-                "isolation": self._plan(folder, key),
-                # CUDA reserves more than there is memory.
-                "data_bytes": None if role == "calling" else data_bytes,
-                "file_bytes": FILE_BYTES,
-            }
             generation = self._generation
             pid = self._ask(mode, request, theirs.fileno())["pid"]
         except BaseException:
@@ -197,17 +195,16 @@ class ForkServers:
         finally:
             theirs.close()
         until = time.monotonic() + lifetime_s
-        return CandidateProcess(self, mode, generation, pid, ours, folder, output, until)
+        end = partial(self._end, mode, generation, pid)
+        return CandidateProcess(self, end, ours, folder, output, until)
 
-    def end(self, mode: Mode, generation: int, pid: int) -> int | None:
-        """End a child and its process group; how it ended, none where the server is gone too."""
+    def _end(self, mode: Mode, generation: int, pid: int) -> int | None:
         if generation != self._generation:
             return None  # it died with its server
         try:
-            status = self._ask(mode, {"op": "end", "pid": pid})["status"]
+            return int(self._ask(mode, {"op": "end", "pid": pid})["status"])
         except Gone:
             return None
-        return int(status)
 
     def _stop(self) -> None:
         for control in self._controls.values():
@@ -222,9 +219,24 @@ class ForkServers:
 
     def close(self) -> None:
         """End the servers and whatever they forked."""
-        self._closed = True
+        self.closed = True
         with self._start_lock:
             self._stop()
+
+
+def missing_here() -> dict[str, str]:
+    """The parts of the isolation that this machine refuses, and why, as a run would find them."""
+    with tempfile.TemporaryDirectory(prefix="beamsearch-") as scratch:
+        Path(scratch).chmod(0o711)  # candidates are other users, who pass through
+        servers = ForkServers(Path(scratch), interpreter=False)
+        try:
+            missing = servers.missing_isolation()
+        except ServerLost:
+            why = _log_tail(Path(scratch) / "server.log") or "the attempt failed"
+            missing = dict.fromkeys(isolation.NAMES, why)
+        finally:
+            servers.close()
+    return {name: why for name, why in missing.items() if why}
 
 
 class CandidateProcess:
@@ -233,18 +245,16 @@ class CandidateProcess:
     def __init__(
         self,
         servers: ForkServers,
-        mode: Mode,
-        generation: int,
-        pid: int,
+        end: Callable[[], int | None],
         link: socket.socket,
         folder: Path,
         output: int,
         until: float,
     ) -> None:
+        """`end` ends the child and its process group, and gives how it ended, none where the server
+        is gone too."""
         self._servers = servers
-        self._mode: Mode = mode
-        self._generation = generation
-        self._pid = pid
+        self._end = end
         self._conversation: Conversation | None = Conversation(link, self._how_it_died)
         self._folder = folder
         self._output = output
@@ -277,15 +287,9 @@ class CandidateProcess:
             raise ServerLost("the process that candidates are forked from died; is memory short?")
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            try:
-                name = signal.Signals(number).name
-            except ValueError:
-                name = f"signal {number}"
-            hint = {
-                "SIGSEGV": " (an access outside its memory)",
-                "SIGKILL": " (it broke the protocol, or memory ran out)",
-            }.get(name, "")
-            return f"its process was killed by {name}{hint}"
+            known = number in set(signal.Signals)  # not so those of real time
+            name = signal.Signals(number).name if known else f"signal {number}"
+            return f"its process was killed by {name}{_HINTS.get(number, '')}"
         return f"its process ended by itself with exit code {os.WEXITSTATUS(status)}"
 
     def end(self) -> int | None:
@@ -294,7 +298,7 @@ class CandidateProcess:
             return None
         self._conversation.close()
         self._conversation = None
-        status = self._servers.end(self._mode, self._generation, self._pid)
+        status = self._end()
         # Cleaned before it is cut, so that what is kept depends on no folder's name.
         self.output = self.clean(_tail(self._output, 2 * OUTPUT_TAIL))[-OUTPUT_TAIL:]
         os.close(self._output)
@@ -306,12 +310,6 @@ class CandidateProcess:
         text = text.replace(f"{self._folder}/", "").replace(str(self._folder), ".")
         text = re.sub(r"\S*/sources/[0-9a-f]{16}/", "", text)
         return re.sub(r"\b0x[0-9a-f]{6,}\b", "0x…", text)
-
-
-def _new_file(path: Path) -> int:
-    """A descriptor of a file made here: whatever a candidate puts in the file's place later (a pipe
-    on which reading never ends, a link to what it may not read itself) is not read."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _tail(descriptor: int, characters: int) -> str:

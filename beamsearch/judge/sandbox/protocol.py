@@ -1,4 +1,5 @@
-"""What judge and candidate say to each other: framed JSON, and tensors as places in shared memory.
+"""What the judge and its processes say to each other: framed JSON, and tensors as places in shared
+memory.
 
 Nothing that comes from a candidate's process is ever unpickled or executed.
 """
@@ -10,12 +11,11 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from beamsearch.problem.kernel import CallArguments
-
-if TYPE_CHECKING:
-    import torch
 
 HEADER = struct.Struct("!I")
 MAX_DESCRIPTORS = 100
@@ -28,21 +28,45 @@ of whoever writes it out again."""
 MOST_INTEGER = 2**64
 """Above every whole number in a message; what is larger fits no float and no line of text."""
 
+Storages = Mapping[int, torch.UntypedStorage] | Sequence[torch.UntypedStorage]
+
 
 class Gone(Exception):
     """The other end closed the connection, or said something that is no message."""
 
 
-def frame(message: Mapping[str, Any]) -> bytes:
-    """A message as it goes over the wire: its length, then JSON."""
-    data = json.dumps(message).encode()
-    return HEADER.pack(len(data)) + data
+class Worker:
+    """Answers requests: each verb is a method `do_…` that takes and gives plain data."""
+
+    descriptors: Sequence[int] = ()
+    """What came along with the request at hand."""
+
+    def describe(self, error: BaseException) -> dict[str, Any]:
+        """An error as the judge is told of it."""
+        raise NotImplementedError
+
+    def serve(self, link: socket.socket) -> None:
+        """Answer until the judge hangs up."""
+        # Bound now: a candidate that patches the class patches nothing that is called here.
+        verbs = {name: getattr(self, name) for name in dir(self) if name.startswith("do_")}
+        describe = self.describe
+        while True:
+            try:
+                request, self.descriptors = receive_with_descriptors(link)
+            except Gone:
+                return
+            try:
+                answer = verbs["do_" + request.pop("op")](**request)
+            except Exception as error:  # noqa: BLE001 - told to the judge, who decides
+                answer = {"error": describe(error)}
+            send(link, answer)
 
 
 def send(sock: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Send one message, and file descriptors with it. Raises Gone."""
+    """Send one message, its length and then JSON, and file descriptors with it. Raises Gone."""
+    data = json.dumps(message).encode()
+    data = HEADER.pack(len(data)) + data
     try:
-        data = frame(message)
         sent = socket.send_fds(sock, [data], list(descriptors)) if descriptors else 0
         sock.sendall(data[sent:])
     except OSError as error:
@@ -51,8 +75,7 @@ def send(sock: socket.socket, message: Mapping[str, Any], descriptors: Sequence[
 
 def receive(sock: socket.socket, deadline: float | None = None) -> dict[str, Any]:
     """The next message. Raises Gone, and TimeoutError past the deadline (monotonic seconds)."""
-    (size,) = HEADER.unpack(_read(sock, HEADER.size, deadline))
-    return receive_body(sock, size, deadline)
+    return _message(sock, _read(sock, HEADER.size, deadline), deadline)
 
 
 def receive_with_descriptors(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -63,12 +86,11 @@ def receive_with_descriptors(sock: socket.socket) -> tuple[dict[str, Any], list[
         raise Gone(str(error)) from error
     if len(header) < HEADER.size:
         raise Gone("the connection was closed")
+    return _message(sock, header, None), descriptors
+
+
+def _message(sock: socket.socket, header: bytes, deadline: float | None) -> dict[str, Any]:
     (size,) = HEADER.unpack(header)
-    return receive_body(sock, size), descriptors
-
-
-def receive_body(sock: socket.socket, size: int, deadline: float | None = None) -> dict[str, Any]:
-    """The rest of a message whose header has been read. Raises as `receive`."""
     if size > MAX_MESSAGE:
         raise Gone(f"a message of {size} bytes")
     try:
@@ -139,8 +161,6 @@ def encode_arguments(
     """
 
     def encode(value: Any) -> Any:
-        import torch
-
         if isinstance(value, torch.Tensor):
             return {"tensor": describe_tensor(value, storage_of(value), guard)}
         if isinstance(value, tuple):
@@ -160,7 +180,7 @@ def encode_arguments(
 
 
 def decode_arguments(
-    message: Mapping[str, Any], storages: list[torch.UntypedStorage] | None, device: str
+    message: Mapping[str, Any], storages: Storages | None, device: str
 ) -> CallArguments:
     """The arguments on mapped storages; without any, zeros (which take no memory on `meta`)."""
     return decode_with(message, lambda place: open_tensor(place, storages, device))
@@ -192,12 +212,8 @@ def decode_with(
     )
 
 
-def open_tensor(
-    place: Mapping[str, Any], storages: list[torch.UntypedStorage] | None, device: str
-) -> torch.Tensor:
+def open_tensor(place: Mapping[str, Any], storages: Storages | None, device: str) -> torch.Tensor:
     """The tensor at a place."""
-    import torch
-
     dtype = getattr(torch, place["dtype"])
     if storages is None:
         empty = torch.empty_strided(place["size"], place["stride"], dtype=dtype, device=device)

@@ -1,7 +1,7 @@
 """A small process that has imported torch and triton, and forks one child per candidate.
 
-Started as `python -m beamsearch.judge.sandbox.server NORMAL INTERPRETER` with two sockets by file
-descriptor (the second may be -1). torch is imported once; then the process forks, since
+Started as `python -m beamsearch.judge.sandbox.server NORMAL [INTERPRETER]` with sockets by file
+descriptor. torch is imported once; then the process forks, since
 TRITON_INTERPRET binds when triton is imported. A server ends when its control socket closes, which
 it does however the judge ends, and takes every child with it. It never initialises CUDA.
 """
@@ -14,10 +14,14 @@ import importlib
 import io
 import json
 import os
+import re
 import resource
 import signal
 import socket
 import sys
+import tempfile
+import traceback
+from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,52 +31,46 @@ from beamsearch.judge.sandbox.protocol import Gone, receive_with_descriptors, se
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+_HARNESS, _CAPTURE = "beamsearch.judge.sandbox.harness", "beamsearch.judge.capture.process"
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
 PRELOADED = ("torch", "numpy")
-PRELOADED_PER_MODE = ("triton", "triton.language", "beamsearch.judge.sandbox.harness")
 PRELOADED_NORMAL = (
-    *(
-        "triton.compiler.code_generator",
-        "triton.backends.nvidia.compiler",
-        "kernel_profiling.compiler.disassembly",
-    ),
-    *("beamsearch.judge.capture.process", "beamsearch.judge.capture.compiling"),
+    *("triton", "triton.language", _HARNESS),
+    *("triton.compiler.code_generator", "triton.backends.nvidia.compiler"),
+    *("kernel_profiling.compiler.disassembly", _CAPTURE, "beamsearch.judge.capture.compiling"),
 )
+PRELOADED_INTERPRETER = ("triton", "triton.language", _HARNESS, "kernel_profiling.estimate.access")
 ROLES = {
-    "interpreting": "beamsearch.judge.sandbox.harness",
-    "calling": "beamsearch.judge.sandbox.harness",
-    "capturing": "beamsearch.judge.capture.process",
-    "compiling": "beamsearch.judge.capture.process",
+    **dict.fromkeys(("interpreting", "calling"), _HARNESS),
+    **dict.fromkeys(("capturing", "compiling"), _CAPTURE),
 }
 """What a forked process may be -> the module that serves as it, by name: it is preloaded, and
 nothing else of the sandbox knows it."""
-PRELOADED_INTERPRETER = ("kernel_profiling.estimate.access",)
 
 
-def main(normal_fd: int, interpreter_fd: int) -> None:
+def main(normal_fd: int, interpreter_fd: int | None = None) -> None:
     """Serve until the control socket closes."""
     for name in PRELOADED:
         importlib.import_module(name)
-    if interpreter_fd >= 0:
-        pid = os.fork()
-        if pid == 0:
-            os.close(normal_fd)
-            _die_with_parent()
-            os.environ["TRITON_INTERPRET"] = "1"
-            _serve(socket.socket(fileno=interpreter_fd))
-            os._exit(0)
-        os.close(interpreter_fd)
-        _serve(socket.socket(fileno=normal_fd), keep={pid})
-        os.waitpid(pid, 0)  # its control socket closes with ours
-    else:
+    if interpreter_fd is None:
         _serve(socket.socket(fileno=normal_fd))
+        return
+    pid = os.fork()
+    if pid == 0:
+        os.close(normal_fd)
+        _die_with_parent()
+        os.environ["TRITON_INTERPRET"] = "1"
+        _serve(socket.socket(fileno=interpreter_fd))
+        os._exit(0)
+    os.close(interpreter_fd)
+    _serve(socket.socket(fileno=normal_fd), keep=frozenset({pid}))
+    os.waitpid(pid, 0)  # its control socket closes with ours
 
 
-def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
+def _serve(control: socket.socket, keep: frozenset[int] = frozenset()) -> None:
     """Fork and end children on request. `keep`: children of this process that are no candidates."""
     interpreter = "TRITON_INTERPRET" in os.environ
-    own = PRELOADED_INTERPRETER if interpreter else PRELOADED_NORMAL
-    for name in (*PRELOADED_PER_MODE, *own):
+    for name in PRELOADED_INTERPRETER if interpreter else PRELOADED_NORMAL:
         importlib.import_module(name)
     if interpreter:
         from beamsearch.judge.sandbox.interpreter import prepare_interpreter
@@ -87,7 +85,6 @@ def _serve(control: socket.socket, keep: set[int] | None = None) -> None:
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise copy every shared page
     children: set[int] = set()
-    keep = keep or set()
     while True:
         try:
             request, descriptors = receive_with_descriptors(control)
@@ -130,8 +127,7 @@ def _try_isolation(request: dict[str, Any]) -> dict[str, str]:
     pid, apart = _fork(request)
     if pid == 0:
         try:
-            missing = isolation.build(_plan(request["isolation"]), apart)
-            os.write(writing, json.dumps(missing).encode())
+            os.write(writing, json.dumps(_isolate(request, apart)).encode())
         finally:
             os._exit(0)
     os.close(writing)
@@ -142,8 +138,10 @@ def _try_isolation(request: dict[str, Any]) -> dict[str, str]:
     return missing or dict.fromkeys(isolation.NAMES, "the attempt failed; see server.log")
 
 
-def _plan(wanted: dict[str, Any]) -> isolation.Plan:
-    return isolation.Plan(**{**wanted, "needed": [*wanted["needed"], *isolation.python_places()]})
+def _isolate(request: dict[str, Any], apart: str) -> dict[str, str]:
+    wanted = request["isolation"]
+    needed = [*wanted["needed"], *isolation.python_places()]
+    return isolation.build(isolation.Plan(**{**wanted, "needed": needed}), apart)
 
 
 def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) -> NoReturn:
@@ -159,17 +157,13 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
         # Where memory runs out, the candidate is what goes.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
-        isolation.build(_plan(request["isolation"]), apart)
+        _isolate(request, apart)
         _die_with_parent()  # a change of user forgets it
         os.chdir(request["folder"])
         os.environ.update(request["env"])
-        import tempfile
-
         tempfile.tempdir = None
-        _serve_as(request["role"], link)
+        importlib.import_module(ROLES[request["role"]]).serve(link, request["role"])
     except Exception:  # noqa: BLE001 - shown with what the candidate printed; the process ends
-        import traceback
-
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -178,18 +172,12 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
         os._exit(0)
 
 
-def _serve_as(role: str, link: socket.socket) -> None:
-    """Be what the judge asked for, until it hangs up."""
-    importlib.import_module(ROLES[role]).serve(link, role)
-
-
 def _redirect(path: str) -> None:
     """Standard input from nowhere, output and errors into one file."""
     null = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(null, 0)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
+    out = os.open(path, os.O_WRONLY | os.O_APPEND)
+    for source, place in ((null, 0), (out, 1), (out, 2)):
+        os.dup2(source, place)
     os.close(null)
     os.close(out)
     # A process that is killed flushes nothing.
@@ -199,11 +187,8 @@ def _redirect(path: str) -> None:
 
 
 def _data_bytes() -> int:
-    """Private writable memory of this process, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    found = re.search(r"^VmData:\s*(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
 
 
 def _end(pid: int) -> int:
@@ -215,7 +200,7 @@ def _end(pid: int) -> int:
     return os.waitpid(pid, 0)[1]
 
 
-def _sweep(known: set[int]) -> None:
+def _sweep(known: Set[int]) -> None:
     """End orphans of candidates that left their process group, until there are none."""
     listing = Path(f"/proc/self/task/{os.getpid()}/children")
     while listing.exists():
@@ -238,5 +223,5 @@ def _prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))
     os._exit(0)  # nothing is left to do, and libraries have much to say at an orderly end

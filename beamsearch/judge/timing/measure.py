@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from beamsearch.gpu.gauges import Gauges, Reading
+from beamsearch.gpu.gauges import GpuState, gpu_state
 from beamsearch.gpu.stopwatch import flush_bytes
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
@@ -62,12 +62,11 @@ class Visit:
         self._gpu = gpu
         self._device = f"cuda:{device}"
         self._work = least_work(problem)
-        self._gauges = Gauges(self.gpu_uuid)
         self._needed_share: float | None = None
 
     def measure(self, replay: Replay, timed: TimedInputs, log: Log) -> Measurement:
         """Time a candidate that is right so far. Raises Rejected."""
-        before = self._gauges.read()
+        before = gpu_state(self.gpu_uuid)
         estimate = prepare(replay, timed, FIRST_CALL_S)
         count = repetitions(estimate)
         samples = undisturbed(lambda: self._samples(replay, timed, count))
@@ -113,7 +112,7 @@ class Visit:
         open_runner: Callable[..., RunnerProcess],
     ) -> Comparison:
         """Times of several subjects, interleaved; `forms` are the kernels' plans."""
-        before = self._gauges.read()
+        before = gpu_state(self.gpu_uuid)
         comparer = Comparer(self._problem, timed, open_runner)
         comparer.run(subjects, forms)
         graphs = comparer.graphs
@@ -149,14 +148,14 @@ class Visit:
     def measurement(
         self,
         samples: Sequence[Sample],
-        before: Reading,
+        before: GpuState,
         *,
         graph: bool,
         plain: Sequence[Sample],
     ) -> Measurement:
         """Samples as a record. `before`: the gauges ahead of the first."""
         times_ms = [sample.ms for sample in samples]
-        after = self._gauges.read()
+        after = gpu_state(self.gpu_uuid)
         fifths = statistics.quantiles(times_ms, n=5, method="inclusive")
         return Measurement(
             source="measured",

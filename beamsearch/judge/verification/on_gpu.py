@@ -64,9 +64,8 @@ class OtherShapes:
             self._log.not_checked.append("other shapes: the problem cannot be shrunk")
         own = captured.log.launched
         for item in captured.elsewhere:
-            if item.form is None:
-                assert item.rejection is not None
-                self._log.specialised(Stage.OTHER_SHAPES, item.label, item.rejection.reason)
+            if isinstance(item.form, Rejected):
+                self._log.specialised(Stage.OTHER_SHAPES, item.label, item.form.reason)
             elif item.form.launched != own:
                 others = ", ".join(item.form.launched)
                 told = f"it launches others there: {others}"

@@ -56,12 +56,13 @@ class Judge:
         torch.zeros(1, device="cuda:0")  # the context, without which the driver has no memory
         self.memory = SharedMemory("cuda:0")
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "beamsearch.judge.runner", str(theirs.fileno())]
+        command = [sys.executable, "-m", "beamsearch.judge.runner.process", str(theirs.fileno())]
         self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
         theirs.close()
         self.link = ours
         self.places = []
-        self.ask("open", device=0, l2_bytes=L2_BYTES)
+        self.ask("open", device=0)
+        self.ask("begin", l2_bytes=L2_BYTES)
 
     def ask(self, op, descriptors=(), **arguments):
         send(self.link, {"op": op, **arguments}, descriptors)

@@ -10,7 +10,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from beamsearch.judge.runner.launching import attributes, config
+from beamsearch.judge.runner.launching import config
 from beamsearch.judge.runner.parameters import TensorMap, pack_number, parameters
 from beamsearch.records.plan import Binary, Descriptor, Launch, Number, Pointer
 
@@ -160,19 +160,19 @@ def test_parameters_are_those_that_this_triton_compiles(capability):
 
 def test_a_cluster_multiplies_the_grid_along_x_and_is_spread():
     clustered = binary(cluster=(2, 1, 1), shared_bytes=1024, cooperative=True, dependent=True)
-    asked = attributes(clustered)
-    made = config(clustered, (3, 2, 1), asked)
-    assert (list(made.grid), list(made.block), made.shared_bytes) == ([6, 2, 1], [128, 1, 1], 1024)
-    assert made.count == 4
-    assert [(a.id, list(a.value)[:3]) for a in asked] == [
-        (6, [1, 0, 0]),
-        (2, [1, 0, 0]),
-        (4, [2, 1, 1]),
-        (5, [1, 0, 0]),
+    made = config(clustered, (3, 2, 1))
+    assert (made.gridDimX, made.gridDimY, made.gridDimZ) == (6, 2, 1)
+    assert (made.blockDimX, made.blockDimY, made.blockDimZ) == (128, 1, 1)
+    assert (made.sharedMemBytes, made.numAttrs) == (1024, 4)
+    assert [(int(a.id), struct.unpack("<3I", a.value.pad[:12])) for a in made.attrs] == [
+        (6, (1, 0, 0)),
+        (2, (1, 0, 0)),
+        (4, (2, 1, 1)),
+        (5, (1, 0, 0)),
     ]
 
 
 def test_an_ordinary_launch_has_no_attributes():
     plain = binary()
-    made = config(plain, (3, 2, 1), attributes(plain))
-    assert (list(made.grid), made.count) == ([3, 2, 1], 0)
+    made = config(plain, (3, 2, 1))
+    assert (made.gridDimX, made.gridDimY, made.gridDimZ, made.numAttrs) == (3, 2, 1, 0)

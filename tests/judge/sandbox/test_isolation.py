@@ -15,8 +15,9 @@ import pytest
 from beamsearch.executor.opened import lane
 from beamsearch.gpu.machine import modelled
 from beamsearch.judge.sandbox import isolation
+from beamsearch.judge.sandbox.conversation import ToldError
 from beamsearch.judge.sandbox.isolation import FILES, NAMES, NETWORK, USER, Plan
-from beamsearch.judge.sandbox.processes import ForkServers, ToldError
+from beamsearch.judge.sandbox.processes import ForkServers, missing_here
 from beamsearch.problem.problem import Problem
 from kernel_profiling.gpus import find_gpu
 
@@ -190,7 +191,7 @@ def test_behind_bubblewrap_a_candidate_writes_into_its_own_cache_and_not_outside
 
 
 def test_what_is_missing_here_is_told_in_one_line() -> None:
-    missing = isolation.missing_here()
+    missing = missing_here()
     assert set(missing) <= set(NAMES)
     line = isolation.missing_in_words(missing)
     assert line.startswith("isolation lacks: " if missing else "isolation: whole")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from beamsearch.judge.sandbox.races import Order, Race
+from beamsearch.judge.sandbox.interpreter import Order, Race
 
 PLACE = np.arange(0x7F0000000000, 0x7F0000000000 + 64, 4)
 EVERY = np.ones(PLACE.shape, dtype=bool)

@@ -10,7 +10,6 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from beamsearch.gpu.environment import gpu_facts
 from beamsearch.judge.capture.ahead import MOST_FORMS, Answer
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.rejection import MOST_REASON, Rejected, names_in, number_in, rejection_of
@@ -19,6 +18,7 @@ from beamsearch.judge.sandbox.homes import remove
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sandbox.protocol import HEADER, MOST_INTEGER, Gone, receive
 from beamsearch.records.verdict import Outcome, Stage
+from kernel_profiling.gpus import find_gpu
 
 PLAN = {"capability": 90, "triton": "3", "kernels": [], "buffers": [], "steps": [], "results": []}
 
@@ -107,7 +107,7 @@ def test_all_requests_of_a_process_together_have_a_deadline(tmp_path):
     source = tmp_path / "sources" / "k" / "kernel.py"
     source.parent.mkdir(parents=True)
     source.write_text("import time\ntime.sleep(60)\n")
-    gpu = gpu_facts(None, "h200").model_dump(mode="json")
+    gpu = find_gpu("h200").model_dump(mode="json")
     servers = ForkServers(tmp_path, interpreter=False)
     try:
         with (
