@@ -295,11 +295,11 @@ def test_every_rewrite_and_composition_keeps_the_result(style: str) -> None:
 @pytest.mark.parametrize(
     ("style", "rewrite"),
     [
-        ("helper", retile),
-        ("helper", strip),
-        ("projection", contraction),
-        ("two passes", rereads),
-        ("autotuned", launch),
+        ("helper", retile.REWRITE),
+        ("helper", strip.REWRITE),
+        ("projection", contraction.REWRITE),
+        ("two passes", rereads.REWRITE),
+        ("autotuned", launch.REWRITE),
     ],
 )
 def test_rewrites_reach_kernels_they_were_not_written_for(style: str, rewrite: object) -> None:
@@ -307,4 +307,4 @@ def test_rewrites_reach_kernels_they_were_not_written_for(style: str, rewrite: o
 
 
 def test_a_kernel_that_reads_what_it_writes_keeps_its_rows_apart() -> None:
-    assert strip.apply(IN_PLACE, Hints({"x": Shape(INPUT)})) == []
+    assert strip.REWRITE.apply(IN_PLACE, Hints({"x": Shape(INPUT)})) == []

@@ -5,18 +5,19 @@ from __future__ import annotations
 import ast
 
 from beamsearch.proposer.playbook.rewrites.flow import Flow
-from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
-from beamsearch.proposer.playbook.rewrites.source import Module, NotApplicable, calls, keyword
+from beamsearch.proposer.playbook.rewrites.source import (
+    Module,
+    NotApplicable,
+    Rewrite,
+    calls,
+    keyword,
+    on_module,
+)
 from kernel_profiling.profile import FindingKind
 
 
-def apply(source: str, hints: Hints) -> list[Result]:
-    """Every vector store that has no hint yet."""
-    return attempt(source, _stream)
-
-
 def _stream(module: Module) -> str:
+    """Every vector store that has no hint yet."""
     done = 0
     for kernel in module.kernels.values():
         flow = Flow(kernel)
@@ -33,4 +34,6 @@ def _stream(module: Module) -> str:
     return "stores streamed past the caches (.cs)"
 
 
-REWRITE = Rewrite("cache hints", (FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY), apply)
+REWRITE = Rewrite(
+    "cache hints", (FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY), on_module(_stream)
+)

@@ -21,7 +21,7 @@ from beamsearch.proposer.playbook.rewrites import (
     unroll,
 )
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Rewrite
+from beamsearch.proposer.playbook.rewrites.source import Rewrite
 from kernel_profiling.profile import FindingKind
 
 ALL: tuple[Rewrite, ...] = (

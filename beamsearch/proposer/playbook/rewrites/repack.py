@@ -7,24 +7,20 @@ loops over exactly S steps: the operand's (n, S) matrix is transposed once a cal
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from functools import partial
 
-from beamsearch.proposer.playbook.rewrites.flow import Flow, factors, product, summands
-from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
+from beamsearch.proposer.playbook.rewrites.digits import without
+from beamsearch.proposer.playbook.rewrites.flow import Flow, factors, parts, product
+from beamsearch.proposer.playbook.rewrites.hints import Shape
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
-    Module,
     NotApplicable,
-    argument,
+    Rewrite,
     calls,
     constexprs,
     fresh,
-    host_value,
     names_in,
+    on_kernel,
     parse,
-    set_argument,
     statements,
 )
 from beamsearch.proposer.playbook.rewrites.unroll import range_bound
@@ -34,112 +30,69 @@ LARGEST = 2**20
 """Elements of an operand worth copying every call: 2 MB, a few microseconds."""
 
 
-def apply(source: str, hints: Hints) -> list[Result]:
-    """The first operand that fits, of the first kernel that has one."""
-    return attempt_kernel(source, partial(_repack, hints))
-
-
-def _repack(hints: Hints, _: Module, kernel: ast.FunctionDef, launch: Launch) -> str:
+def _repack(launch: Launch) -> str:
+    """The first operand that fits."""
+    kernel, body = launch.kernel, launch.function.body
     flow = Flow(kernel)
+    accesses = calls(kernel, "load", "store")
     for call in calls(kernel, "load"):
-        parts = summands(flow.inline(call.args[0], keep=flow.vectors))
-        pointer = parts[0]
+        pointer, *offsets = parts(flow.inline(call.args[0], keep=flow.vectors), ast.Add)
         if not isinstance(pointer, ast.Name) or pointer.id not in flow.parameters:
             continue
-        if sum(pointer.id in names_in(n) for n in calls(kernel, "load", "store")) != 1:
+        if sum(pointer.id in names_in(n) for n in accesses) != 1:
             continue
-        step, place = _split(kernel, flow, parts[1:])
-        if not step:
+        operand = launch.argument(pointer.id)
+        if not isinstance(operand, ast.Name):
             continue
-        operand = argument(kernel, launch, pointer.id)
-        if not isinstance(operand, ast.Name) or not _small(operand.id, hints):
+        known = launch.module.hints.arguments.get(operand.id)
+        if not isinstance(known, Shape) or known.elements > LARGEST:
             continue
-        host_step = ast.unparse(host_value(kernel, launch, parse(product(step))))
-        rows = f"{operand.id}.numel() // ({host_step})"
+        scalars = [ast.unparse(p) for p in offsets if not flow.is_vector(p)]
+        step = _counted(kernel, scalars)
+        vectors = [without(factors(p), step) for p in offsets if flow.is_vector(p)]
+        if not step or not vectors or None in vectors:
+            continue
+        host_step = launch.on_host(product(step))
         packed = fresh(launch.function, f"{operand.id}_packed")
-        if not _insert_before(
-            launch, f"{packed} = {operand.id}.reshape(-1, {host_step}).t().contiguous()"
-        ):
+        at = [i for i, s in enumerate(body) if any(n is launch.call for n in ast.walk(s))]
+        if not at:
             continue
-        length = fresh(kernel, "STEPS")
-        kernel.args.args.append(ast.arg(arg=length, annotation=parse("tl.constexpr")))
-        if kernel.args.defaults:
-            kernel.args.defaults.append(ast.Constant(value=1))
-        launch.call.keywords.append(ast.keyword(arg=length, value=parse(rows)))
-        set_argument(kernel, launch, pointer.id, ast.Name(id=packed, ctx=ast.Load()))
-        vectors, scalars = place
-        call.args[0] = parse(
-            f"{pointer.id} + ({' + '.join(scalars)}) * {length} + ({' + '.join(vectors)})"
+        body[at[0] : at[0]] = statements(
+            f"{packed} = {operand.id}.reshape(-1, {host_step}).t().contiguous()"
         )
+        length = launch.add_constexpr("STEPS", f"{operand.id}.numel() // ({host_step})")
+        launch.set_argument(pointer.id, packed)
+        lanes = " + ".join(product(part) for part in vectors if part is not None)
+        call.args[0] = parse(f"{pointer.id} + ({' + '.join(scalars)}) * {length} + ({lanes})")
         return f"{operand.id} laid out anew for contiguous reads in {kernel.name}"
     raise NotApplicable("no read with a common stride")
 
 
-def _small(name: str, hints: Hints) -> bool:
-    shape = hints.arguments.get(name)
-    return isinstance(shape, Shape) and shape.elements <= LARGEST
-
-
-def _split(
-    kernel: ast.FunctionDef, flow: Flow, parts: list[ast.expr]
-) -> tuple[list[str], tuple[list[str], list[str]]]:
-    """The common factor of the vector summands, and both kinds of summand without it."""
-    vectors = [p for p in parts if flow.is_vector(p)]
-    scalars = [p for p in parts if not flow.is_vector(p)]
-    nothing: tuple[list[str], tuple[list[str], list[str]]] = ([], ([], []))
-    if not vectors or not scalars:
-        return nothing
-    steps = _counted(kernel, scalars)
-    if not steps:
-        return nothing
-    left = []
-    for part in vectors:
-        own = Counter(factors(part))
-        if Counter(steps) - own:
-            return nothing
-        rest = sorted((own - Counter(steps)).elements())
-        left.append(product(rest))
-    return steps, (left, [ast.unparse(s) for s in scalars])
-
-
-def _counted(kernel: ast.FunctionDef, scalars: list[ast.expr]) -> list[str]:
+def _counted(kernel: ast.FunctionDef, scalars: list[str]) -> list[str]:
     """Factors of S where the scalars count 0 … S-1 by nested loops, else nothing."""
     bounds: dict[str, str] = {}
     for loop in [n for n in ast.walk(kernel) if isinstance(n, ast.For)]:
-        bound = range_bound(loop)
-        if not isinstance(loop.target, ast.Name) or not isinstance(bound, ast.Name):
-            continue
-        if bounds.setdefault(loop.target.id, bound.id) != bound.id:
-            return []
+        match loop.target, range_bound(loop):
+            case ast.Name(name), ast.Name(bound) if bounds.setdefault(name, bound) != bound:
+                return []
     steps: list[str] = []
-    node = parse(" + ".join(ast.unparse(s) for s in scalars))
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        # ((a * n) + b) with b counted to n.
-        low, high = node.right, node.left
-        if not (isinstance(low, ast.Name) and low.id in bounds):
-            return []
-        if not (isinstance(high, ast.BinOp) and isinstance(high.op, ast.Mult)):
-            return []
-        if ast.unparse(high.right) != bounds[low.id]:
-            return []
-        steps.append(bounds[low.id])
-        node = high.left
-    if not (isinstance(node, ast.Name) and node.id in bounds):
-        return []
-    steps.append(bounds[node.id])
-    return sorted(steps) if set(steps) <= constexprs(kernel) else []
-
-
-def _insert_before(launch: Launch, text: str) -> bool:
-    """Put a statement before the launch's own, at the top level of its function."""
-    body = launch.function.body
-    for i, statement in enumerate(body):
-        if any(node is launch.call for node in ast.walk(statement)):
-            body[i:i] = statements(text)
-            return True
-    return False
+    node = parse(" + ".join(scalars) or "None")
+    while True:
+        match node:  # ((a * n) + b) with b counted to n
+            case ast.BinOp(ast.BinOp(high, ast.Mult(), by), ast.Add(), ast.Name(low)):
+                if bounds.get(low) != ast.unparse(by):
+                    return []
+                steps.append(bounds[low])
+                node = high
+            case ast.Name(name) if name in bounds:
+                steps.append(bounds[name])
+                return sorted(steps) if set(steps) <= constexprs(kernel) else []
+            case _:
+                return []
 
 
 REWRITE = Rewrite(
-    "repack", (FindingKind.UNCOALESCED, FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY), apply
+    "repack",
+    (FindingKind.UNCOALESCED, FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY),
+    on_kernel(_repack),
 )

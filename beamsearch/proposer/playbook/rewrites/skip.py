@@ -3,114 +3,108 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
-from beamsearch.proposer.playbook.rewrites.flow import Flow, conjunction, conjuncts
+from beamsearch.proposer.playbook.rewrites.flow import Flow, parts
 from beamsearch.proposer.playbook.rewrites.source import (
     assigned_in,
     calls,
-    copy,
     is_call,
+    is_store,
     keyword,
     names_in,
-    names_set,
+    parse,
+    replace,
     uncast,
 )
 
 
-def branch_on_scalars(kernel: ast.FunctionDef) -> int:
-    """Put loop bodies under the scalar parts of their masks; the number of branches made."""
-    return _branch(kernel, kernel.body, set(), [])
+def branch_on_scalars(kernel: ast.FunctionDef) -> None:
+    """Put loop bodies under the scalar parts of their masks."""
+    _branch(kernel, kernel.body, set(), [])
 
 
 def _branch(
     kernel: ast.FunctionDef, body: list[ast.stmt], outside: set[str], done: list[str]
-) -> int:
-    made = 0
+) -> None:
     for node in list(body):
         if isinstance(node, ast.For):
-            before = names_set(*kernel.body) - names_set(node)
-            made += _branch_loop(kernel, node, before | outside | names_in(node.target), done)
+            set_here = names_in(*kernel.body, context=ast.Store)
+            before = set_here - names_in(node, context=ast.Store)
+            _branch_loop(kernel, node, before | outside | names_in(node.target), done)
         elif isinstance(node, ast.If):
-            made += _branch(kernel, node.body, outside, done)
-    return made
+            _branch(kernel, node.body, outside, done)
 
 
 def _branch_loop(
     kernel: ast.FunctionDef, loop: ast.For, available: set[str], done: list[str]
-) -> int:
+) -> None:
     flow = Flow(kernel)
-    known = available | flow.parameters
     own = set(assigned_in(loop.body))
-    terms = [
-        t
-        for t in _common_terms(loop, flow, known | own)
-        if ast.unparse(t) not in done and flow.depends(t, names_in(loop.target) | own)
-    ]
-    made = 0
-    inner_done = [*done, *(ast.unparse(t) for t in terms)]
+    known = available | flow.parameters | own
+    terms = {
+        text: term
+        for text, term in _common_terms(loop, flow, known).items()
+        if text not in done and flow.depends(term, names_in(loop.target) | own)
+    }
     if terms:
-        needed = flow.closure(set().union(*(names_in(t) for t in terms))) & own
+        needed = flow.closure(names_in(*terms.values())) & own
         prelude = [
             s for s in loop.body if isinstance(s, ast.Assign) and names_in(s.targets[0]) & needed
         ]
         rest = [s for s in loop.body if s not in prelude]
-        simple = all(not calls(s, "load") and not isinstance(s, ast.For) for s in prelude)
-        local = names_set(*rest)
-        escaping = {n for n in local if _read_outside(kernel, rest, n)}
-        if simple and rest and _Neutral(escaping).body(rest):
-            condition = conjunction([copy(t) for t in terms])
-            branch = ast.If(test=condition, body=rest, orelse=[])
-            _drop_terms(rest, {ast.unparse(t) for t in terms})
-            loop.body = [*prelude, branch]
-            made = 1
-            return made + _branch(kernel, rest, known | own, inner_done)
-    return made + _branch(kernel, loop.body, known | own, done)
+        escaping = {n for n in names_in(*rest, context=ast.Store) if _escapes(kernel, rest, n)}
+        if rest and not any(calls(s, "load") for s in prelude) and _Neutral(escaping).body(rest):
+            condition = parse(" & ".join(f"({text})" for text in terms))
+            for s in rest:
+                replace(s, lambda node: _without(node, terms.keys()), inner_first=True)
+            loop.body = [*prelude, ast.If(test=condition, body=rest, orelse=[])]
+            return _branch(kernel, rest, known, [*done, *terms])
+    return _branch(kernel, loop.body, known, done)
 
 
-def _common_terms(loop: ast.For, flow: Flow, known: set[str]) -> list[ast.expr]:
+def _without(node: ast.AST, terms: Collection[str]) -> ast.expr | None:
+    """A condition without what the branch has tested."""
+    match node:
+        case ast.BinOp(left, ast.BitAnd(), right):
+            if ast.unparse(left) in terms:
+                return right
+            if ast.unparse(right) in terms:
+                return left
+    return None
+
+
+def _common_terms(loop: ast.For, flow: Flow, known: set[str]) -> dict[str, ast.expr]:
     """Scalar parts that the masks of all masked vector loads under a loop have in common."""
-    common: list[ast.expr] | None = None
+    positions = {
+        name
+        for name, value in flow.definitions.items()
+        if not isinstance(value, ast.Compare)
+        and not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitAnd))
+    }
+    common: dict[str, ast.expr] | None = None
     for call in calls(loop, "load"):
         mask = keyword(call, "mask")
         if mask is None:
             continue
         terms = {
             ast.unparse(t): t
-            for t in conjuncts(flow.inline(mask, keep=_not_conditions(flow)))
+            for t in parts(flow.inline(mask, keep=positions), ast.BitAnd)
             if not flow.is_vector(t) and names_in(t) - {"tl"} <= known and names_in(t)
         }
-        if common is None:
-            common = list(terms.values())
-        else:
-            common = [t for t in common if ast.unparse(t) in terms]
-    return common or []
+        common = terms if common is None else {k: t for k, t in common.items() if k in terms}
+    return common or {}
 
 
-def _not_conditions(flow: Flow) -> set[str]:
-    """Names that stand for positions rather than conditions."""
-    return {
-        name
-        for name, value in flow.definitions.items()
-        if not (
-            isinstance(value, ast.Compare)
-            or (isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitAnd))
-        )
-    }
-
-
-def _read_outside(kernel: ast.FunctionDef, rest: list[ast.stmt], name: str) -> bool:
+def _escapes(kernel: ast.FunctionDef, rest: list[ast.stmt], name: str) -> bool:
     """Whether a name set in the rest of a body is read anywhere else, or carried around."""
-    inside = {id(n) for s in rest for n in ast.walk(s)}
-    for node in ast.walk(kernel):
-        if id(node) in inside:
-            continue
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-            return True
-    for s in rest:
-        for n in ast.walk(s):
-            if isinstance(n, ast.AugAssign) and ast.unparse(n.target) == name:
-                return True
-    return False
+    within = [n for s in rest for n in ast.walk(s)]
+    inside = {id(n) for n in within}
+    outside = [n for n in ast.walk(kernel) if id(n) not in inside]
+    carried = [n.target for n in within if isinstance(n, ast.AugAssign)]
+    return name in names_in(*carried) or any(
+        isinstance(n, ast.Name) and n.id == name and not is_store(n) for n in outside
+    )
 
 
 class _Neutral:
@@ -126,43 +120,36 @@ class _Neutral:
         self.lowest: set[str] = set()
 
     def body(self, statements: list[ast.stmt]) -> bool:
-        """Whether all the statements do."""
         return all(map(self.statement, statements))
 
     def statement(self, s: ast.stmt) -> bool:
-        """Whether one statement does; what it reads is remembered."""
-        if isinstance(s, ast.For):
-            return not names_in(s.target) & self.carried and self.body(s.body)
-        if isinstance(s, ast.If):
-            return not s.orelse and self.body(s.body)
-        if isinstance(s, ast.AugAssign):
-            return isinstance(s.op, ast.Add) and self.is_zero(s.value)
-        if not (isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)):
-            return False
-        name = s.targets[0].id
-        if name in self.carried and not self.keeps(s.value, name):
-            return False
-        if self.is_zero(s.value):
-            self.zeros.add(name)
-        if self.is_lowest(s.value):
-            self.lowest.add(name)
-        return True
+        """What the statement reads is remembered."""
+        match s:
+            case ast.For(target, _, body):
+                return not names_in(target) & self.carried and self.body(body)
+            case ast.If(_, body, orelse):
+                return not orelse and self.body(body)
+            case ast.AugAssign(_, sign, value):
+                return isinstance(sign, ast.Add) and self.is_zero(value)
+            case ast.Assign([ast.Name(name), *_], value):
+                if name in self.carried and not self.keeps(value, name):
+                    return False
+                self.zeros |= {name} if self.is_zero(value) else set()
+                self.lowest |= {name} if self.is_lowest(value) else set()
+                return True
+        return False
 
     def is_zero(self, node: ast.expr) -> bool:
         """Whether a value is 0 where the masks are false."""
-        node = uncast(node)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            return self.is_zero(node.left) or self.is_zero(node.right)
-        if isinstance(node, ast.Name):
-            return node.id in self.zeros
-        return _masked_other(node) in ("0", "0.0")
+        match uncast(node):
+            case ast.BinOp(left, ast.Mult(), right):
+                return self.is_zero(left) or self.is_zero(right)
+            case inner:
+                return _is_one_of(inner, self.zeros, "0", "0.0")
 
     def is_lowest(self, node: ast.expr) -> bool:
         """Whether a value is minus infinity where the masks are false."""
-        node = uncast(node)
-        if isinstance(node, ast.Name):
-            return node.id in self.lowest
-        return _masked_other(node) in ("float('-inf')", "-float('inf')")
+        return _is_one_of(uncast(node), self.lowest, "float('-inf')", "-float('inf')")
 
     def keeps(self, value: ast.expr, name: str) -> bool:
         """`name = tl.maximum(name, <lowest>)`, or a dot with a zero operand that adds to name."""
@@ -177,26 +164,11 @@ class _Neutral:
         return False
 
 
-def _masked_other(node: ast.expr) -> str | None:
-    """What a masked read gives outside its mask, as text; None for anything else."""
-    if is_call(node, "load") and keyword(node, "mask") is not None:
-        other = keyword(node, "other")
-        return ast.unparse(other) if other is not None else None
-    return None
-
-
-def _drop_terms(body: list[ast.stmt], terms: set[str]) -> None:
-    """Leave out of conditions what the branch has tested."""
-
-    class Drop(ast.NodeTransformer):
-        def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-            self.generic_visit(node)
-            if isinstance(node.op, ast.BitAnd):
-                if ast.unparse(node.left) in terms:
-                    return node.right
-                if ast.unparse(node.right) in terms:
-                    return node.left
-            return node
-
-    for s in body:
-        Drop().visit(s)
+def _is_one_of(node: ast.expr, names: set[str], *others: str) -> bool:
+    """Whether a node is one of the names, or a masked read that gives one of these elsewhere."""
+    if isinstance(node, ast.Name):
+        return node.id in names
+    if not is_call(node, "load") or keyword(node, "mask") is None:
+        return False
+    other = keyword(node, "other")
+    return other is not None and ast.unparse(other) in others
