@@ -64,6 +64,48 @@ class Completion(Metered):
     """Hash of the prompt that a replayed reply was given to, where it is another one."""
 
 
+def message_of(body: object) -> dict[str, Any] | None:
+    """The first choice's message; None where the body of a response holds none."""
+    match body:
+        case {"choices": [{"message": dict() as message}, *_]}:
+            return message
+    return None
+
+
+def completion_of(body: dict[str, Any], asked: str, **took: Any) -> Completion:
+    """What the body of a response says, which holds a message, and what it took."""
+
+    def count(*path: str) -> int | None:
+        found: Any = body.get("usage")
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found if isinstance(found, int) else None
+
+    return Completion(
+        text=_text_of(message_of(body) or {}),
+        model=str(body.get("model") or asked),
+        asked=asked,
+        tokens_in=count("prompt_tokens"),
+        tokens_cached=count("prompt_tokens_details", "cached_tokens"),
+        tokens_out=count("completion_tokens"),
+        tokens_reasoning=count("completion_tokens_details", "reasoning_tokens"),
+        **took,
+    )
+
+
+def _text_of(message: dict[str, Any]) -> str:
+    """What a message says: its content, whole or in parts of text, else its refusal.
+
+    Parts that hold no text (a model's thinking, an image) are passed over; no type is sure.
+    """
+    content = message.get("content")
+    if isinstance(content, list):
+        told = [part.get("text") if isinstance(part, dict) else part for part in content]
+        content = "".join(text for text in told if isinstance(text, str))
+    said = (text for text in (content, message.get("refusal")) if isinstance(text, str) and text)
+    return next(said, "")
+
+
 class Chat(Protocol):
     """Somebody who answers a prompt: a live endpoint; recorded or batched replies fit as well."""
 

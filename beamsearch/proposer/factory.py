@@ -47,14 +47,13 @@ def make_proposer(
         return proposer
     if settings.llm.kind == "batch":
         from beamsearch.llm.batch_files import BatchModel
-        from beamsearch.llm.budget import PaidBatch
 
         if mailbox is None:
             raise UsageError("--llm batch needs a run's folder for its files")
         return _models(
             settings,
             trace,
-            lambda name, how, budget: PaidBatch(BatchModel(name, mailbox, how), budget),
+            lambda name, how, budget: BatchModel(name, mailbox, budget, how),
         )
     if settings.llm.kind != "playbook":
         env = read_env(environ=env)

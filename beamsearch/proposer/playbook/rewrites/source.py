@@ -212,9 +212,10 @@ class Launch:
             grid = self.assigned(grid.id)
         if isinstance(grid, ast.Lambda):
             grid = substitute(copy(grid.body), {grid.args.args[0].arg: parse("META")})
-        if isinstance(grid, ast.Tuple):
-            return [copy(axis) for axis in grid.elts]
-        raise NotApplicable("the grid is not written as a tuple")
+        axes = grid.elts if isinstance(grid, ast.Tuple) else []
+        if axes and not any(isinstance(axis, ast.Starred) for axis in axes):
+            return [copy(axis) for axis in axes]
+        raise NotApplicable("the grid is not written axis by axis")
 
     def set_axis(self, axis: int, text: str) -> None:
         """Another expression for one axis of the grid."""
