@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from beamsearch.records.candidate import Candidate
-from beamsearch.search.noise import is_tie, is_win
+from beamsearch.search.pairs import is_tie, is_win
 
 FAMILY_REACH = 1.25
 """How many times slower than the best a kernel of another family may be and still have the last
@@ -24,9 +24,8 @@ def distinct(pool: Sequence[Candidate], times: Mapping[str, float]) -> list[Cand
         if not candidate.verdict.correct or candidate.name not in times:
             continue
         code = candidate.verdict.code_fingerprint
-        own = {f"source {candidate.fingerprint or candidate.name}"} | (
-            {f"code {code}"} if code else set()
-        )
+        own = {f"source {candidate.fingerprint or candidate.name}"}
+        own |= {f"code {code}"} if code else set()
         if seen.isdisjoint(own):
             kept.append(candidate)
         seen |= own
@@ -47,10 +46,7 @@ def is_progress(
 
 
 def survivors(
-    pool: Sequence[Candidate],
-    times: Mapping[str, float],
-    k: int,
-    families: Mapping[str, str],
+    pool: Sequence[Candidate], times: Mapping[str, float], k: int, families: Mapping[str, str]
 ) -> list[Candidate]:
     """At most k different kernels, fastest first; the fastest of all is always among them.
 
@@ -59,7 +55,10 @@ def survivors(
     what it was tuned to are one, at its fastest. `families` is of `families.families`; one that
     is not in it is a family of its own.
     """
-    ranked = _one_form_each(distinct(pool, times))
+    fastest: dict[str, Candidate] = {}
+    for candidate in distinct(pool, times):
+        fastest.setdefault(candidate.tuned_from or candidate.name, candidate)
+    ranked = list(fastest.values())
     kept: list[Candidate] = []
     while ranked and len(kept) < k:
         chosen = ranked[0]
@@ -76,13 +75,6 @@ def survivors(
         kept.append(chosen)
         ranked.remove(chosen)
     return sorted(kept, key=lambda c: times[c.name])
-
-
-def _one_form_each(ranked: list[Candidate]) -> list[Candidate]:
-    fastest: dict[str, Candidate] = {}
-    for candidate in ranked:
-        fastest.setdefault(candidate.tuned_from or candidate.name, candidate)
-    return list(fastest.values())
 
 
 def _family(name: str, families: Mapping[str, str]) -> str:
