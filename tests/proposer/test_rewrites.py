@@ -20,15 +20,13 @@ from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import bind, check_source
 from beamsearch.problem.problem import find_problem
 from beamsearch.proposer.playbook.rewrites import (
-    address,
-    caching,
+    access,
     constants,
     contraction,
     launch,
     rereads,
     residues,
-    retile,
-    strip,
+    rows,
     unroll,
 )
 from beamsearch.proposer.playbook.rewrites.compositions import ALL, Proposal, simple
@@ -185,18 +183,18 @@ def test_a_cast_of_a_size_that_became_a_constant_still_compiles() -> None:
 def test_rows_take_division_out_of_the_lanes() -> None:
     source, hints = first_kernel("43")
     constant, _ = with_constants("43")
-    rows = retile.REWRITE.apply(constant, hints)[0][1]
+    text = rows.ROWS.apply(constant, hints)[0][1]
     # A quotient by a runtime value takes a reciprocal in the special function unit.
     assert compiled("43", source).instruction_mix["special"] > 0
-    assert compiled("43", rows).instruction_mix.get("special", 0) == 0
-    row = next(line for line in rows.splitlines() if line.strip().startswith("row ="))
+    assert compiled("43", text).instruction_mix.get("special", 0) == 0
+    row = next(line for line in text.splitlines() if line.strip().startswith("row ="))
     assert "arange" not in row
 
 
 def test_strips_read_shared_rows_once() -> None:
     constant, hints = with_constants("82")
-    row = unroll.REWRITE.apply(retile.REWRITE.apply(constant, hints)[0][1], hints)[0][1]
-    eight = next(t for move, t in strip.REWRITE.apply(constant, hints) if "8 rows" in move)
+    row = unroll.REWRITE.apply(rows.ROWS.apply(constant, hints)[0][1], hints)[0][1]
+    eight = next(t for move, t in rows.STRIPS.apply(constant, hints) if "8 rows" in move)
     one, many = compiled("82", row), compiled("82", eight)
     loads_per_output = [
         launch.instruction_mix["global_load"] * launch.threads * launch.grid[0]
@@ -220,7 +218,7 @@ def test_what_is_read_twice_is_read_once() -> None:
         assert text.count("tl.load(") == 1, move
 
 
-@pytest.mark.parametrize("rewrite", [address.REWRITE, caching.REWRITE, launch.REWRITE])
+@pytest.mark.parametrize("rewrite", [access.ADDRESSES, access.CACHE_HINTS, launch.REWRITE])
 def test_the_same_source_gives_the_same_forms(rewrite: object) -> None:
     source, hints = with_constants("82")
     assert rewrite.apply(source, hints) == rewrite.apply(source, hints)  # type: ignore[attr-defined]

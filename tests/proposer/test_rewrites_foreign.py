@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from beamsearch.proposer.playbook.rewrites import contraction, launch, rereads, retile, strip
+from beamsearch.proposer.playbook.rewrites import contraction, launch, rereads, rows
 from beamsearch.proposer.playbook.rewrites.compositions import ALL, simple
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
 
@@ -295,8 +295,8 @@ def test_every_rewrite_and_composition_keeps_the_result(style: str) -> None:
 @pytest.mark.parametrize(
     ("style", "rewrite"),
     [
-        ("helper", retile.REWRITE),
-        ("helper", strip.REWRITE),
+        ("helper", rows.ROWS),
+        ("helper", rows.STRIPS),
         ("projection", contraction.REWRITE),
         ("two passes", rereads.REWRITE),
         ("autotuned", launch.REWRITE),
@@ -307,4 +307,4 @@ def test_rewrites_reach_kernels_they_were_not_written_for(style: str, rewrite: o
 
 
 def test_a_kernel_that_reads_what_it_writes_keeps_its_rows_apart() -> None:
-    assert strip.REWRITE.apply(IN_PLACE, Hints({"x": Shape(INPUT)})) == []
+    assert rows.STRIPS.apply(IN_PLACE, Hints({"x": Shape(INPUT)})) == []

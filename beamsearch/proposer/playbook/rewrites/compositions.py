@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from beamsearch.proposer.playbook.rewrites import (
-    address,
-    caching,
+    access,
     constants,
     contraction,
     launch,
-    repack,
     rereads,
     residues,
-    retile,
-    strip,
+    rows,
     unroll,
 )
 from beamsearch.proposer.playbook.rewrites.hints import Hints
@@ -28,13 +25,13 @@ ALL: tuple[Rewrite, ...] = (
     constants.REWRITE,
     residues.REWRITE,
     contraction.REWRITE,
-    repack.REWRITE,
+    access.REPACK,
     rereads.REWRITE,
-    strip.REWRITE,
-    retile.REWRITE,
+    rows.STRIPS,
+    rows.ROWS,
     unroll.REWRITE,
-    address.REWRITE,
-    caching.REWRITE,
+    access.ADDRESSES,
+    access.CACHE_HINTS,
     launch.REWRITE,
 )
 """In the order in which they compose."""
@@ -42,14 +39,14 @@ ALL: tuple[Rewrite, ...] = (
 STRUCTURES: tuple[tuple[Rewrite, ...], ...] = (
     (residues.REWRITE, contraction.REWRITE),
     (rereads.REWRITE,),
-    (strip.REWRITE,),
-    (retile.REWRITE,),
+    (rows.STRIPS,),
+    (rows.ROWS,),
     (contraction.REWRITE,),
     (residues.REWRITE,),
 )
 """What changes how the work is cut, most gained first; one of them goes into a composition."""
 BEFORE: tuple[Rewrite, ...] = (constants.REWRITE,)
-AFTER: tuple[Rewrite, ...] = (repack.REWRITE, unroll.REWRITE, address.REWRITE)
+AFTER: tuple[Rewrite, ...] = (access.REPACK, unroll.REWRITE, access.ADDRESSES)
 """What is added to a composition where it fits. No run measured `repack` or `address` apart, but
 winners hold them: without `address` Triton 3.6 makes 687 instructions of the max pooling's, not
 529, and without `repack` 48 loads of the transposed convolution's, not 34."""
@@ -115,7 +112,7 @@ def _compositions(base: Proposal, hints: Hints) -> Iterator[Proposal]:
 def _moves(base: Proposal, hints: Hints) -> Iterator[Proposal]:
     """Every form of the rewrites that leave the structure alone, taken in turn: three of the
     launch's, where most gain is, then one of each other."""
-    small = (launch.REWRITE, caching.REWRITE, unroll.REWRITE, address.REWRITE)
+    small = (launch.REWRITE, access.CACHE_HINTS, unroll.REWRITE, access.ADDRESSES)
     queues = [(base.forms(rewrite, hints), 3 if rewrite is small[0] else 1) for rewrite in small]
     while any(queue for queue, _ in queues):
         for queue, turn in queues:
@@ -128,7 +125,7 @@ def pairs(source: str, hints: Hints, seed: int) -> Iterator[Proposal]:
     moves = list(_moves(Proposal(source).first(BEFORE, hints), hints))
     chance = random.Random(seed)
     for draft in chance.sample(moves, min(PAIRS, len(moves))):
-        for rewrite in (launch.REWRITE, caching.REWRITE):
+        for rewrite in (launch.REWRITE, access.CACHE_HINTS):
             forms = draft.forms(rewrite, hints)
             if forms:
                 yield replace(chance.choice(forms), tier=2)

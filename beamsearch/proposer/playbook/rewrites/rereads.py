@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from beamsearch.proposer.playbook.rewrites.flow import SHAPED, Flow, parts, substitute_all
 from beamsearch.proposer.playbook.rewrites.launch import block_parameters, set_block
+from beamsearch.proposer.playbook.rewrites.rows import check_not_written
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     NotApplicable,
@@ -30,7 +31,6 @@ from beamsearch.proposer.playbook.rewrites.source import (
     substitute,
     uncast,
 )
-from beamsearch.proposer.playbook.rewrites.strip import check_not_written
 from beamsearch.proposer.playbook.rewrites.unroll import make_static, range_bound
 from kernel_profiling.profile import FindingKind
 
