@@ -67,6 +67,11 @@ class Proposal:
     tier: int = 0
     """0: a composition; 1: one move; 2: two moves."""
 
+    @property
+    def what(self) -> str:
+        """All that was done."""
+        return "; ".join(self.moves)
+
     def forms(self, rewrite: Rewrite, hints: Hints) -> list[Proposal]:
         """Every form of a rewrite of this kernel."""
         names, findings = (*self.names, rewrite.name), self.findings | set(rewrite.findings)
