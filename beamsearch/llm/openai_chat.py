@@ -6,12 +6,12 @@ import difflib
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
 from beamsearch.llm.endpoint_errors import Passing, UnknownModel, broken_connection, refusal
-from beamsearch.llm.retries import Retries
 from beamsearch.llm.types import (
     Completion,
     Sampling,
@@ -23,6 +23,48 @@ from beamsearch.llm.types import (
 
 if TYPE_CHECKING:
     import openai
+    import tenacity
+
+
+@dataclass(frozen=True)
+class Retries:
+    """Limits on the tries of one call."""
+
+    attempt_s: float = 600.0
+    """One try; a long answer of a reasoning model takes minutes."""
+    deadline_s: float = 1800.0
+    """All tries of one call and the waits between them."""
+    tries: int = 8
+    """With doubling waits, the eighth try is about two minutes after the first."""
+    first_wait_s: float = 1.0
+    longest_wait_s: float = 60.0
+    connect_s: float = 10.0
+
+    def attempts(self) -> tenacity.AsyncRetrying:
+        """The tries of one call, each to be entered as a context: what is Passing is tried again,
+        and raised after the last try."""
+        import tenacity
+
+        return tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(Passing),
+            wait=self._wait_s,
+            stop=tenacity.stop_any(
+                tenacity.stop_after_attempt(self.tries),
+                tenacity.stop_before_delay(self.deadline_s),
+            ),
+            reraise=True,
+        )
+
+    def _wait_s(self, state: tenacity.RetryCallState) -> float:
+        """What Retry-After says, else doubling waits; jitter lets workers fall out of step."""
+        import tenacity
+
+        error = state.outcome.exception() if state.outcome else None
+        jitter_s = tenacity.wait_random(0, self.first_wait_s)(state)
+        if isinstance(error, Passing) and error.retry_after_s is not None:
+            return error.retry_after_s + jitter_s
+        doubling = tenacity.wait_exponential(self.first_wait_s, max=self.longest_wait_s)
+        return doubling(state) + jitter_s
 
 
 class ChatModel:

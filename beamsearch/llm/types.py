@@ -35,11 +35,6 @@ class Ticket(Record):
     form: dict[str, Any] | None = None
     """What the answer must fit: the `json_schema` of structured outputs; none for code."""
 
-    @property
-    def key(self) -> tuple[int, int, str, str, int]:
-        """What a recorded reply is found by."""
-        return (self.round, self.worker, self.purpose, self.subject, self.attempt)
-
 
 def storable(text: str) -> str:
     """The text as a file gives it back: lines end in `\\n`, and half of a surrogate pair, which

@@ -5,13 +5,24 @@ from __future__ import annotations
 from beamsearch.llm.types import Chat, Ticket
 from beamsearch.proposer.prompts.render import asked_again
 from beamsearch.proposer.questions import (
+    Diagnosis,
     FirstQuestion,
+    Purpose,
     Question,
+    Reflection,
     Reply,
-    answer_form,
+    Review,
     subject,
 )
 from beamsearch.proposer.replies import json_schema
+from beamsearch.records.record import Record
+
+FORMS: dict[Purpose, type[Record]] = {
+    "diagnosis": Diagnosis,
+    "reflection": Reflection,
+    "review": Review,
+}
+"""The records that replies hold as JSON; a reply to another question holds code."""
 
 
 class ModelProposer:
@@ -25,7 +36,7 @@ class ModelProposer:
 
     def answer(self, question: Question | FirstQuestion, prompt: str) -> Reply:
         """The model's reply. Raises EndpointError where the endpoint gives none."""
-        form = answer_form(question)
+        form = FORMS.get(question.purpose)
         ticket = Ticket(
             purpose=question.purpose,
             round=question.round,

@@ -4,8 +4,7 @@ import pytest
 
 from beamsearch.errors import EndpointError
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
-from beamsearch.llm.openai_chat import ChatModel
-from beamsearch.llm.retries import Retries
+from beamsearch.llm.openai_chat import ChatModel, Retries
 from beamsearch.problem.kernel import check_source, fingerprint
 from beamsearch.proposer.factory import make_proposer
 from beamsearch.proposer.model_proposer import ModelProposer

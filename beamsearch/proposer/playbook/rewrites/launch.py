@@ -160,7 +160,8 @@ def _assigned(name: str, launch: Launch) -> ast.expr | None:
 def block_parameters(launch: Launch) -> list[str]:
     """Constexpr parameters that can be changed at the launch, the grid following along."""
     kernel, found = launch.kernel, []
-    lengths = names_in(*(a for c in calls(kernel, "arange", "static_range") for a in c.args))
+    sized = [a for call in calls(kernel, "arange", "static_range") for a in call.args]
+    lengths = {a.id for a in sized if isinstance(a, ast.Name)}
     sizes = {name: _number(_limit(launch.argument(name), launch)) for name in constexprs(kernel)}
     for name, size in sorted(sizes.items()):
         if size is None or name not in lengths:
@@ -170,7 +171,9 @@ def block_parameters(launch: Launch) -> list[str]:
         except NotApplicable:
             continue
         given = launch.argument(name)
-        if _follows(axes, name) or (isinstance(given, ast.Name) and _reads(launch, given.id) > 1):
+        nodes = [n for n in ast.walk(launch.function) if isinstance(n, ast.Name)]
+        reads = [n.id for n in nodes if not is_store(n)]
+        if _follows(axes, name) or (isinstance(given, ast.Name) and reads.count(given.id) > 1):
             found.append(name)  # the grid is made from it, or the host makes it from the name
         elif _grid_literals(axes, size):
             if list(sizes.values()).count(size) == 1:
@@ -182,12 +185,6 @@ def block_parameters(launch: Launch) -> list[str]:
 
 def _follows(axes: list[ast.expr], name: str) -> bool:
     return any(f"META['{name}']" in ast.unparse(axis) for axis in axes)
-
-
-def _reads(launch: Launch, name: str) -> int:
-    """How often the host function reads a name."""
-    nodes = [n for n in ast.walk(launch.function) if isinstance(n, ast.Name) and n.id == name]
-    return sum(not is_store(n) for n in nodes)
 
 
 def _grid_literals(axes: list[ast.expr], value: int) -> list[ast.Call]:
