@@ -33,17 +33,10 @@ class UnknownModel(EndpointError):
 
 def refusal(error: openai.APIStatusError, endpoint: Endpoint, model: str) -> Exception:
     """What an HTTP error status means: `Passing`, or an EndpointError."""
-    status, words = error.status_code, _words(error, endpoint)
+    status, words, where = error.status_code, _words(error, endpoint), endpoint.where
     spent = status == 429 and error.code == "insufficient_quota"
     if not spent and (status in (408, 409, 425, 429) or status >= 500):
         return Passing(f"HTTP {status}{words}", retry_after_s(error.response.headers))
-    return _final_refusal(status, spent, words, endpoint, model)
-
-
-def _final_refusal(
-    status: int, spent: bool, words: str, endpoint: Endpoint, model: str
-) -> EndpointError:
-    where = endpoint.where
     if spent:
         return EndpointError(f"{where} says the quota is used up{words}; see to its billing")
     if status == 401:  # its own words may quote the key

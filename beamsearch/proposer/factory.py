@@ -1,4 +1,4 @@
-"""Which of them thinks."""
+"""Who thinks: a model, asked its prompts, or the playbook."""
 
 from __future__ import annotations
 
@@ -14,11 +14,55 @@ from beamsearch.llm.endpoint import DEFAULT_MODEL, endpoint_configured, find_end
 from beamsearch.llm.model_mix import ModelMix, by_weight, by_wins, read_weights
 from beamsearch.llm.openai_chat import ChatModel, Retries
 from beamsearch.llm.recorded import Replay
-from beamsearch.llm.types import Chat, Sampling
-from beamsearch.proposer.model_proposer import ModelProposer
-from beamsearch.proposer.questions import Proposer, Purpose
+from beamsearch.llm.types import Chat, Sampling, Ticket
+from beamsearch.proposer.prompts.render import asked_again
+from beamsearch.proposer.questions import (
+    Diagnosis,
+    FirstQuestion,
+    Proposer,
+    Purpose,
+    Question,
+    Reflection,
+    Reply,
+    Review,
+    subject,
+)
+from beamsearch.proposer.replies import json_schema
+from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace
 from beamsearch.settings import LIMITS, Settings
+
+FORMS: dict[Purpose, type[Record]] = {
+    "diagnosis": Diagnosis,
+    "reflection": Reflection,
+    "review": Review,
+}
+"""The records that replies hold as JSON; a reply to another question holds code."""
+
+
+class ModelProposer:
+    """Answers a question by asking a chat model its prompt."""
+
+    reads_prompts = True
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.name = chat.name
+
+    def answer(self, question: Question | FirstQuestion, prompt: str) -> Reply:
+        """The model's reply. Raises EndpointError where the endpoint gives none."""
+        form = FORMS.get(question.purpose)
+        ticket = Ticket(
+            purpose=question.purpose,
+            round=question.round,
+            worker=question.worker,
+            attempt=asked_again(prompt),
+            subject=subject(question),
+            form=None if form is None else json_schema(form),
+        )
+        completion = self.chat.ask(prompt, ticket)
+        told = completion.model_dump(exclude={"model", "asked"})
+        return Reply(author=completion.model, model=completion.asked, **told)
 
 
 def make_proposer(

@@ -4,11 +4,10 @@ Pure functions of what was judged so far: no GPU, no model, no clock.
 """
 
 from beamsearch.search.directions import Assignment, Plan, deal, worker_seed
-from beamsearch.search.families import families
 from beamsearch.search.pairs import NOISE, is_tie, is_win
 from beamsearch.search.stopping import Limits, stop_reason
 from beamsearch.search.strategies import STRATEGIES, Standing, State, Strategy, settle
-from beamsearch.search.survivors import distinct
+from beamsearch.search.survivors import distinct, families
 
 __all__ = [
     "NOISE",
