@@ -19,6 +19,19 @@ _BLOCK = re.compile(
     r"^<{5,9} ?SEARCH\s*?\n(.*?)^={5,9}\s*?\n(.*?)^>{5,9} ?REPLACE\s*?$", re.MULTILINE | re.DOTALL
 )
 _HUNK = re.compile(r"^@@(?: -(\d+).*?@@)?.*$")
+FENCE = re.compile(r"^```([\w+-]*)[^\S\n]*\n(.*?)^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
+ENTRY = re.compile(r"^\s*(def kernel_function|class ModelNew)\b", re.MULTILINE)
+MOST_VARIANTS = 8
+"""Kernels taken from one reply, however many were asked for: each may cost a minute of a GPU."""
+ERRORS = 5
+"""Errors of an answer in JSON that are told: who mends these mends the others with them."""
+ERROR_CHARACTERS = 600
+BRACES = 1_000
+"""Places at which an object is looked for: nonsense that is nothing else would take minutes."""
+
+
+class UnreadableReply(ValueError):
+    """A reply that does not hold what was asked for; the message says what is missing."""
 
 
 class DoesNotApply(ValueError):
@@ -37,17 +50,16 @@ def apply_patch(patch: str, source: str) -> str:
     among several places. Blanks at the ends of lines do not matter.
     """
     lines = source.splitlines()
-    if _BLOCK.search(patch):
-        for match in _BLOCK.finditer(patch):
-            lines = _replaced(lines, match[1].splitlines(), match[2].splitlines(), None)
-    else:
-        for near, old, new in _hunks(patch):
-            lines = _replaced(lines, old, new, near)
+    for near, old, new in _hunks(patch):
+        lines = _replaced(lines, old, new, near)
     return "\n".join(lines) + "\n"
 
 
 def _hunks(patch: str) -> list[tuple[int | None, list[str], list[str]]]:
-    """Each hunk: the line it says it is at, the lines it finds, and those it puts there."""
+    """Each part: the line it says it is at, the lines it finds, and those it puts there."""
+    blocks = _BLOCK.finditer(patch)
+    if parts := [(None, match[1].splitlines(), match[2].splitlines()) for match in blocks]:
+        return [*parts]
     hunks: list[tuple[int | None, list[str], list[str]]] = []
     for line in patch.splitlines():
         head = _HUNK.match(line)
@@ -76,23 +88,6 @@ def _replaced(lines: list[str], old: list[str], new: list[str], near: int | None
         raise DoesNotApply(f"the kernel has these lines {len(places)} times, from `{first}` on")
     place = min(places, key=lambda n: abs(n + 1 - (near or 0)))
     return lines[:place] + new + lines[place + len(old) :]
-
-
-FENCE = re.compile(r"^```([\w+-]*)[^\S\n]*\n(.*?)^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
-ENTRY = re.compile(r"^\s*(def kernel_function|class ModelNew)\b", re.MULTILINE)
-MOST_VARIANTS = 8
-"""Kernels taken from one reply, however many were asked for: each may cost a minute of a GPU."""
-
-
-ERRORS = 5
-"""Errors of an answer in JSON that are told: who mends these mends the others with them."""
-ERROR_CHARACTERS = 600
-BRACES = 1_000
-"""Places at which an object is looked for: nonsense that is nothing else would take minutes."""
-
-
-class UnreadableReply(ValueError):
-    """A reply that does not hold what was asked for; the message says what is missing."""
 
 
 def _read(kind: type[R], text: str) -> R:

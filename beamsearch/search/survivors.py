@@ -12,6 +12,8 @@ from beamsearch.search.pairs import is_tie, is_win
 FAMILY_REACH = 1.25
 """How many times slower than the best a kernel of another family may be and still have the last
 place of the beam."""
+_alike = lru_cache(maxsize=1 << 16)(alike)
+"""Every round asks about all candidates again; a comparison takes a millisecond or more."""
 
 
 def distinct(pool: Sequence[Candidate], times: Mapping[str, float]) -> list[Candidate]:
@@ -54,8 +56,8 @@ def survivors(
 
     Of kernels that tie, the one of a family not kept yet goes first. Where all kept so far are of
     one family, the last place goes to the best kernel of another within FAMILY_REACH. A kernel and
-    what it was tuned to are one, at its fastest. `families` is of `families.families`; one that
-    is not in it is a family of its own.
+    what it was tuned to are one, at its fastest. `families` is what the function below gives; one
+    that is not in it is a family of its own.
     """
     fastest: dict[str, Candidate] = {}
     for candidate in distinct(pool, times):
@@ -105,7 +107,3 @@ def families(candidates: Iterable[Candidate], source: Callable[[Candidate], str]
         founders.setdefault(family, text)
         found[candidate.name] = family
     return found
-
-
-_alike = lru_cache(maxsize=1 << 16)(alike)
-"""Every round asks about all candidates again; a comparison takes a millisecond or more."""

@@ -28,6 +28,9 @@ from kernel_profiling.profile import FindingKind
 
 LARGEST = 2**20
 """Elements of an operand worth copying every call: 2 MB, a few microseconds."""
+LARGEST_OFFSET = 2**31
+"""Elements up to which every offset fits 32 bits, so that parts of a sum may be added in any order
+and width."""
 
 
 def _repack(launch: Launch) -> str:
@@ -100,11 +103,6 @@ REPACK = Rewrite(
     (FindingKind.UNCOALESCED, FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY),
     on_kernel(_repack),
 )
-
-
-LARGEST_OFFSET = 2**31
-"""Elements up to which every offset fits 32 bits, so that parts of a sum may be added in any order
-and width."""
 
 
 def _reorder(module: Module) -> str:

@@ -45,6 +45,9 @@ WIDEST = 1024
 """Lanes of a row block at most; longer rows take several blocks."""
 TILE_ROWS = (1, 4, 2, 8)
 """Rows a program: one as scalars, several as an axis of their own."""
+STRIP_ROWS = (8, 4, 16, 2)
+MOST_LOADS = 192
+"""Loads written out in one program at most, before equal ones are merged."""
 
 
 def _retile(launch: Launch, rows: int) -> str:
@@ -121,11 +124,6 @@ ROWS = Rewrite(
     (FindingKind.INTEGER_OVERHEAD, FindingKind.ISSUE_BOUND, FindingKind.UNCOALESCED),
     on_kernel(_retile, [(rows,) for rows in TILE_ROWS]),
 )
-
-
-STRIP_ROWS = (8, 4, 16, 2)
-MOST_LOADS = 192
-"""Loads written out in one program at most, before equal ones are merged."""
 
 
 def _strip(launch: Launch, rows: int) -> str:
