@@ -29,12 +29,20 @@ from beamsearch.proposer.playbook.rewrites import (
     rows,
     unroll,
 )
-from beamsearch.proposer.playbook.rewrites.compositions import ALL, Proposal, simple
+from beamsearch.proposer.playbook.rewrites.compositions import (
+    AFTER,
+    BEFORE,
+    SMALL,
+    STRUCTURES,
+    Proposal,
+    simple,
+)
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
 from kernel_profiling.gpus import find_gpu
 from kernel_profiling.profile import Launch
 from tools.compiled import compiled as compile_meta
 
+ALL = tuple(dict.fromkeys((*BEFORE, *sum(STRUCTURES, ()), *AFTER, *SMALL)))
 PROBLEMS = ("04", "36", "43", "77", "82")
 BUDGET = {"43": 1500, "77": 400}
 """Elements of the shrunk problem where a kernel has many operations an element."""

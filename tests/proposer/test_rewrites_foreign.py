@@ -10,9 +10,16 @@ import sys
 import pytest
 
 from beamsearch.proposer.playbook.rewrites import contraction, launch, rereads, rows
-from beamsearch.proposer.playbook.rewrites.compositions import ALL, simple
+from beamsearch.proposer.playbook.rewrites.compositions import (
+    AFTER,
+    BEFORE,
+    SMALL,
+    STRUCTURES,
+    simple,
+)
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
 
+ALL = tuple(dict.fromkeys((*BEFORE, *sum(STRUCTURES, ()), *AFTER, *SMALL)))
 HEAD = """
 import torch
 import triton

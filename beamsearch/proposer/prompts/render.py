@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from beamsearch.llm.types import approximate_tokens
 from beamsearch.paths import data_folder
@@ -31,13 +31,9 @@ from kernel_profiling.profile import FindingKind
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-BUDGET: Mapping[Purpose, int] = {
+BUDGET: Mapping[Purpose, int] = dict.fromkeys(get_args(Purpose), 16_000) | {
     "first": 8_000,
-    "diagnosis": 16_000,
-    "variants": 16_000,
     "repair": 12_000,
-    "reflection": 16_000,
-    "review": 16_000,
 }
 """Tokens a prompt may have. Problem, kernel, profile, contract and notes of the kernels seen so far
 take 3,000 to 8,000; the rest is room for long kernels and for memory, which else grows for ever."""

@@ -21,21 +21,6 @@ from beamsearch.proposer.playbook.rewrites.hints import Hints
 from beamsearch.proposer.playbook.rewrites.source import Rewrite
 from kernel_profiling.profile import FindingKind
 
-ALL: tuple[Rewrite, ...] = (
-    constants.REWRITE,
-    residues.REWRITE,
-    contraction.REWRITE,
-    access.REPACK,
-    rereads.REWRITE,
-    rows.STRIPS,
-    rows.ROWS,
-    unroll.REWRITE,
-    access.ADDRESSES,
-    access.CACHE_HINTS,
-    launch.REWRITE,
-)
-"""In the order in which they compose."""
-
 STRUCTURES: tuple[tuple[Rewrite, ...], ...] = (
     (residues.REWRITE, contraction.REWRITE),
     (rereads.REWRITE,),
@@ -45,11 +30,13 @@ STRUCTURES: tuple[tuple[Rewrite, ...], ...] = (
     (residues.REWRITE,),
 )
 """What changes how the work is cut, most gained first; one of them goes into a composition."""
-BEFORE: tuple[Rewrite, ...] = (constants.REWRITE,)
-AFTER: tuple[Rewrite, ...] = (access.REPACK, unroll.REWRITE, access.ADDRESSES)
+BEFORE = (constants.REWRITE,)
+AFTER = (access.REPACK, unroll.REWRITE, access.ADDRESSES)
 """What is added to a composition where it fits. No run measured `repack` or `address` apart, but
 winners hold them: without `address` Triton 3.6 makes 687 instructions of the max pooling's, not
 529, and without `repack` 48 loads of the transposed convolution's, not 34."""
+SMALL = (launch.REWRITE, access.CACHE_HINTS, unroll.REWRITE, access.ADDRESSES)
+"""What leaves the structure alone."""
 PAIRS = 24
 """Pairs of moves looked at when nothing simpler is left."""
 
@@ -115,10 +102,9 @@ def _compositions(base: Proposal, hints: Hints) -> Iterator[Proposal]:
 
 
 def _moves(base: Proposal, hints: Hints) -> Iterator[Proposal]:
-    """Every form of the rewrites that leave the structure alone, taken in turn: three of the
-    launch's, where most gain is, then one of each other."""
-    small = (launch.REWRITE, access.CACHE_HINTS, unroll.REWRITE, access.ADDRESSES)
-    queues = [(base.forms(rewrite, hints), 3 if rewrite is small[0] else 1) for rewrite in small]
+    """Every form of the small rewrites, taken in turn: three of the launch's, where most gain is,
+    then one of each other."""
+    queues = [(base.forms(r, hints), 3 if r is launch.REWRITE else 1) for r in SMALL]
     while any(queue for queue, _ in queues):
         for queue, turn in queues:
             yield from queue[:turn]
