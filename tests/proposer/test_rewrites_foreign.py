@@ -315,3 +315,12 @@ def test_rewrites_reach_kernels_they_were_not_written_for(style: str, rewrite: o
 
 def test_a_kernel_that_reads_what_it_writes_keeps_its_rows_apart() -> None:
     assert rows.STRIPS.apply(IN_PLACE, Hints({"x": Shape(INPUT)})) == []
+
+
+def test_a_grid_that_is_not_written_axis_by_axis_keeps_its_block() -> None:
+    starred = PROJECTION.replace(
+        "[(triton.cdiv(P, 64), N * O)]", "[(*(triton.cdiv(P, 64), N * O),)]"
+    )
+    assert starred != PROJECTION
+    moves = [move for move, _ in launch.REWRITE.apply(starred, Hints())]
+    assert moves and not any("BLOCK" in move for move in moves)

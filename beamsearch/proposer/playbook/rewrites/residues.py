@@ -42,6 +42,9 @@ from beamsearch.proposer.playbook.rewrites.source import (
 )
 from kernel_profiling.profile import FindingKind
 
+Dealt = dict[str, tuple[str, str]]
+"""Digit -> its remainder's name and its step's."""
+
 
 def _split(launch: Launch) -> str:
     """Every dimension split."""
@@ -62,11 +65,13 @@ def _split(launch: Launch) -> str:
         raise NotApplicable("the stride is no parameter")
     inside = " & ".join(f"({digit.name} < {digit.extent})" for digit in root.digits)
     replace_compares(launch, root, inside)
-    classes = {d.name: fresh(kernel, f"{d.name}_class") for d in root.digits}
-    places = {d.name: fresh(kernel, f"{d.name}_step") for d in root.digits}
+    dealt = {
+        d.name: (fresh(kernel, f"{d.name}_class"), fresh(kernel, f"{d.name}_step"))
+        for d in root.digits
+    }
     digits = {name: digit for name, (digit, _) in shifted.items()}
-    _scalar_tests(kernel, digits, stride, classes, places)
-    place(kernel, root, _head(kernel, root, stride, classes, places))
+    _scalar_tests(kernel, digits, stride, dealt)
+    place(kernel, root, _head(kernel, root, stride, dealt))
     branch_on_scalars(kernel)
     host_stride = launch.on_host(stride)
     steps = " * ".join(f"triton.cdiv({extent}, {host_stride})" for extent in host_extents)
@@ -74,7 +79,7 @@ def _split(launch: Launch) -> str:
         root.axis,
         f"triton.cdiv({steps}, META['{root.block}']) * ({host_stride}) ** {len(root.digits)}",
     )
-    names = ", ".join(classes)
+    names = ", ".join(dealt)
     return (
         f"{names} of {kernel.name} split by remainder of {stride}; what is off the stride skipped"
     )
@@ -118,11 +123,7 @@ def _is_shift(value: ast.expr, digit: set[str]) -> bool:
 
 
 def _scalar_tests(
-    kernel: ast.FunctionDef,
-    digits: dict[str, str],
-    stride: str,
-    classes: dict[str, str],
-    places: dict[str, str],
+    kernel: ast.FunctionDef, digits: dict[str, str], stride: str, dealt: Dealt
 ) -> None:
     """Tests and quotients of shifted positions (`digits` says of what) on their remainders."""
     _check_masks(kernel, set(digits))
@@ -135,9 +136,9 @@ def _scalar_tests(
                     node.left = parse(scalar[name])
             case ast.BinOp(ast.Name(name), ast.FloorDiv(), by) if name in scalar:
                 if ast.unparse(by) == stride:
-                    return parse(f"({places[digits[name]]} + {scalar[name]} // {stride})")
+                    return parse(f"({dealt[digits[name]][1]} + {scalar[name]} // {stride})")
             case ast.Assign([ast.Name(name), *_], value) if name in scalar:
-                remainder = {digits[name]: parse(classes[digits[name]])}
+                remainder = {digits[name]: parse(dealt[digits[name]][0])}
                 class_of = ast.unparse(substitute(copy(value), remainder))
                 return [node, *statements(f"{scalar[name]} = {class_of}")]
         return None
@@ -160,18 +161,13 @@ def _check_masks(kernel: ast.FunctionDef, shifted: set[str]) -> None:
             raise NotApplicable("a read off the stride is not masked")
 
 
-def _head(
-    kernel: ast.FunctionDef,
-    root: FlatIndex,
-    stride: str,
-    classes: dict[str, str],
-    places: dict[str, str],
-) -> list[str]:
+def _head(kernel: ast.FunctionDef, root: FlatIndex, stride: str, dealt: Dealt) -> list[str]:
     """Definitions of remainders, steps, digits and the flat index."""
     program, part, flat = (fresh(kernel, n) for n in ("program", "part", "steps"))
     below = [" * ".join([f"({stride})"] * i) or "1" for i in range(len(root.digits) + 1)]
     counts = [f"(({digit.extent} + {stride} - 1) // {stride})" for digit in root.digits[:-1]]
-    steps = list(map(Digit, places.values(), [*counts, ""]))
+    remainders, places = zip(*dealt.values(), strict=True)
+    steps = list(map(Digit, places, [*counts, ""]))
     whole = root.digits[-1].name
     for digit in reversed(root.digits[:-1]):
         whole = f"({whole}) * ({digit.extent}) + {digit.name}"
@@ -181,10 +177,10 @@ def _head(
         f"{flat} = {program} // ({below[-1]}) * {root.block} + tl.arange(0, {root.block})",
         *(
             f"{name} = {part} // ({under}) % ({stride})"
-            for name, under in zip(classes.values(), below, strict=False)
+            for name, under in zip(remainders, below, strict=False)
         ),
         *digit_lines(steps, flat),
-        *(f"{name} = {places[name]} * {stride} + {classes[name]}" for name in classes),
+        *(f"{name} = {step} * {stride} + {own}" for name, (own, step) in dealt.items()),
         f"{root.name} = {whole}",
     ]
 
