@@ -145,7 +145,7 @@ def test_what_an_earlier_command_of_the_page_made_is_there(folder):
 
 def test_a_path_that_is_not_there_is_found():
     there = [
-        "beamsearch/search/beam.py",
+        "beamsearch/search/strategies.py",
         "judge/runner/",
         "run.json",
         "learned.json",

@@ -10,14 +10,20 @@ import json
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from beamsearch.errors import NoAnswer, Unanswered, UsageError
+from beamsearch.llm.budget import Budget, counted
 from beamsearch.llm.endpoint_errors import WORDS
-from beamsearch.llm.openai_chat import text_of
-from beamsearch.llm.types import Completion, Sampling, Ticket, request_body
+from beamsearch.llm.types import (
+    Completion,
+    Sampling,
+    Ticket,
+    completion_of,
+    message_of,
+    request_body,
+)
 from beamsearch.records.record import Record
 from beamsearch.records.trace import read_record, write_record, write_text
 
@@ -33,22 +39,10 @@ class HandOvers(Record):
     asked: list[list[str]] = []
 
 
-def hand_overs(folder: Path) -> int:
-    """How often a run handed its questions over."""
+def hand_overs(folder: Path) -> list[list[str]]:
+    """The questions of each time that a run handed some over."""
     path = folder / RECORD
-    return len(read_record(path, HandOvers).asked) if path.is_file() else 0
-
-
-@dataclass(frozen=True)
-class Found:
-    """What came back to a question."""
-
-    body: dict[str, Any] | None
-    """The response's body; None where there is none yet."""
-    tries: int
-    """How often it came back as an error."""
-    formless: bool
-    """An error was such that the form asked of the answer may be why."""
+    return read_record(path, HandOvers).asked if path.is_file() else []
 
 
 class Mailbox:
@@ -62,17 +56,19 @@ class Mailbox:
         self._waiting: dict[str, dict[str, Any]] = {}
         self._answers = _read_responses(folder)
 
-    def find(self, ticket: Ticket) -> Found:
-        """What came back to a question so far. Raises NoAnswer after TRIES errors."""
+    def find(self, ticket: Ticket) -> tuple[dict[str, Any] | None, int, bool]:
+        """What came back to a question: the response's body, or None where there is none yet; how
+        often it came back as an error; and whether the form asked of the answer may be why. Raises
+        NoAnswer after TRIES errors."""
         problem, formless = "", False
         for tries in range(TRIES):
             lines = self._answers.get(self._name(ticket, tries))
             if lines is None:
-                return Found(None, tries, formless)
+                return None, tries, formless
             for line in lines:
                 found, problem = _usable(line)
                 if found is not None:
-                    return Found(found, tries, formless)
+                    return found, tries, formless
                 formless = formless or problem.startswith(("HTTP 400", "HTTP 422"))
         raise NoAnswer(
             f"{self._name(ticket, 0)} came back as an error {TRIES} times, at last with {problem}; "
@@ -92,37 +88,31 @@ class Mailbox:
         A provider takes one model a file, so that several models get a file each.
         """
         by_model: dict[str, list[dict[str, Any]]] = {}
-        for name in sorted(self._waiting):
+        names = sorted(self._waiting)
+        for name in names:
             request = self._waiting[name]
             by_model.setdefault(request["body"]["model"], []).append(request)
         files = {
             f"requests{f'-{_plain(model)}' if len(by_model) > 1 else ''}.jsonl": requests
             for model, requests in by_model.items()
         }
-        self._remove_requests()
+        self.close()
         for file, requests in files.items():
             lines = [json.dumps(request, ensure_ascii=False) for request in requests]
             write_text(self._folder / file, "\n".join(lines) + "\n")
-        path = self._folder / RECORD
-        before = read_record(path, HandOvers).asked if path.is_file() else []
-        names = sorted(self._waiting)
+        before = hand_overs(self._folder)
         if names and (not before or before[-1] != names):
             before = [*before, names]
-            write_record(path, HandOvers(asked=before))
+            write_record(self._folder / RECORD, HandOvers(asked=before))
         return sorted(files), len(self._waiting), len(before)
 
     def strangers(self) -> int:
         """How many lines of the responses answer no question that was ever handed over."""
-        path = self._folder / RECORD
-        asked = read_record(path, HandOvers).asked if path.is_file() else []
-        known = {name for names in asked for name in names}
+        known = {name for names in hand_overs(self._folder) for name in names}
         return sum(len(lines) for name, lines in self._answers.items() if name not in known)
 
     def close(self) -> None:
-        """Nothing is waited for any more."""
-        self._remove_requests()
-
-    def _remove_requests(self) -> None:
+        """Remove the requests: nothing is waited for any more."""
         for path in self._folder.glob("requests*.jsonl"):
             path.unlink()
 
@@ -134,39 +124,30 @@ class Mailbox:
 
 
 class BatchModel:
-    """A model that is asked through a mailbox."""
+    """A model that is asked through a mailbox, paid from a budget."""
 
-    def __init__(self, model: str, mailbox: Mailbox, sampling: Sampling | None = None) -> None:
+    def __init__(
+        self, model: str, mailbox: Mailbox, budget: Budget, sampling: Sampling | None = None
+    ) -> None:
         self.name = model
         self._mailbox = mailbox
-        self._manners = sampling or Sampling()
+        self._budget = budget
+        self._sampling = sampling or Sampling()
 
-    def put(self, prompt: str, ticket: Ticket) -> Unanswered:
-        """Have the question asked with the next hand-over; what to raise then."""
-        before = self._mailbox.find(ticket)
-        if before.formless:
-            ticket = ticket.model_copy(update={"form": None})
-        body = request_body(self.name, prompt, ticket, self._manners)
-        return self._mailbox.put(ticket, before.tries, body)
-
-    def find(self, ticket: Ticket) -> Completion | None:
-        """The answer in the files, where it is there. Raises NoAnswer after TRIES errors."""
-        found = self._mailbox.find(ticket)
-        if found.body is None:
-            return None
-        answer, retries = found.body, found.tries
-        message, usage = answer["choices"][0]["message"], answer.get("usage")
-        return Completion(
-            text=text_of(message.get("content"), message.get("refusal")),
-            model=str(answer.get("model") or self.name),
-            asked=self.name,
-            batch=True,
-            tokens_in=_count(usage, "prompt_tokens"),
-            tokens_cached=_count(usage, "prompt_tokens_details", "cached_tokens"),
-            tokens_out=_count(usage, "completion_tokens"),
-            tokens_reasoning=_count(usage, "completion_tokens_details", "reasoning_tokens"),
-            retries=retries,
-        )
+    def ask(self, prompt: str, ticket: Ticket) -> Completion:
+        """The answer in the files: it was paid for, so there is room for it. Raises Unanswered
+        where there is none yet, OutOfBudget where there is no room for another request, NoAnswer
+        after TRIES errors."""
+        found, tries, formless = self._mailbox.find(ticket)
+        if found is not None:
+            answer = counted(prompt, completion_of(found, self.name, batch=True, retries=tries))
+            self._budget.settle(self.name, None, answer)
+            return answer
+        self._budget.reserve(self.name, prompt, batch=True)  # it stays under way
+        body = request_body(self.name, prompt, ticket, self._sampling)
+        if formless:
+            body.pop("response_format", None)
+        raise self._mailbox.put(ticket, tries, body)
 
 
 def _usable(line: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
@@ -179,11 +160,7 @@ def _usable(line: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
         return None, f"HTTP {status} {str(error or body)[:WORDS]}"
     if error:
         return None, str(error)[:WORDS]
-    try:
-        message = body["choices"][0]["message"]  # type: ignore[index]
-    except (KeyError, IndexError, TypeError):
-        message = None
-    if not isinstance(body, dict) or not isinstance(message, dict):
+    if not isinstance(body, dict) or message_of(body) is None:
         return None, "a response that holds no message"
     return body, ""
 
@@ -218,12 +195,6 @@ def _read_responses(folder: Path) -> dict[str, list[dict[str, Any]]]:
                 ) from error
             found.setdefault(name, []).append(value)
     return found
-
-
-def _count(usage: Any, *path: str) -> int | None:
-    for name in path:
-        usage = usage.get(name) if isinstance(usage, dict) else None
-    return usage if isinstance(usage, int) else None
 
 
 def _plain(model: str) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from beamsearch.errors import OutOfBudget
-from beamsearch.llm.batch_files import BatchModel
 from beamsearch.llm.prices import Prices
 from beamsearch.llm.types import Chat, Completion, Ticket, approximate_tokens
+from beamsearch.records.call import Metered
 
 TOKENS_OUT = 8_000
 """What an answer is taken to need before one was seen: two kernels of 200 lines, and thinking."""
@@ -26,6 +24,14 @@ class Spent:
     largest_out: int = 0
     """Most tokens out of one call."""
 
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.calls + other.calls,
+            self.tokens + other.tokens,
+            self.cost_usd + other.cost_usd,
+            max(self.largest_out, other.largest_out),
+        )
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -34,6 +40,13 @@ class Limits:
     calls: int | None = None
     tokens: int | None = None
     cost_usd: float | None = None
+
+
+def spent_on(model: str | None, took: Metered, prices: Prices) -> Spent:
+    """What one call came to; tokens or a price that are not known count as none."""
+    tokens_out = took.tokens_out or 0
+    cost = prices.cost_usd(model, took) or 0.0
+    return Spent(1, (took.tokens_in or 0) + tokens_out, cost, tokens_out)
 
 
 class Budget:
@@ -50,31 +63,14 @@ class Budget:
         self._under_way: list[Spent] = []
         self._lock = threading.Lock()
 
-    @contextmanager
-    def paying(self, model: str, prompt: str) -> Iterator[list[Completion]]:
-        """Room for one question; the caller puts the answer into the list. Raises OutOfBudget."""
-        asked = self.reserve(model, prompt)
-        answers: list[Completion] = []
-        try:
-            yield answers
-        finally:
-            with self._lock:
-                self._under_way.remove(asked)
-                self._spend(model, answers)
-
-    def pay(self, model: str, answer: Completion) -> None:
-        """Count an answer that is there, whatever the limits leave."""
-        with self._lock:
-            self._spend(model, [answer])
-
     def reserve(self, model: str, prompt: str, batch: bool = False) -> Spent:
         """Count a question as under way. Raises OutOfBudget where there is no room for it."""
         tokens_in = approximate_tokens(prompt)
         with self._lock:
             tokens_out = max(TOKENS_OUT, self._spent.largest_out)
-            cost = self._prices.cost_usd(model, tokens_in, tokens_out, batch=batch)
-            asked = Spent(1, tokens_in + tokens_out, cost or 0.0)
-            after = total([self._spent, *self._under_way, asked])
+            guess = Metered(tokens_in=tokens_in, tokens_out=tokens_out, batch=batch)
+            asked = spent_on(model, guess, self._prices)
+            after = sum([*self._under_way, asked], self._spent)
             for limit, would_be, what in (
                 (self._limits.calls, after.calls, "{} calls (--max-calls)"),
                 (self._limits.tokens, after.tokens, "{} tokens (--max-tokens)"),
@@ -87,14 +83,13 @@ class Budget:
             self._under_way.append(asked)
             return asked
 
-    def _spend(self, model: str, answers: Sequence[Completion]) -> None:
-        for answer in answers:
-            tokens_in, tokens_out = answer.tokens_in or 0, answer.tokens_out or 0
-            cost = self._prices.cost_usd(
-                model, tokens_in, tokens_out, answer.tokens_cached, answer.batch
-            )
-            own = Spent(1, tokens_in + tokens_out, cost or 0.0, tokens_out)
-            self._spent = total([self._spent, own])
+    def settle(self, model: str, asked: Spent | None, answer: Completion | None) -> None:
+        """A question is under way no more, and its answer is paid, whatever the limits leave."""
+        with self._lock:
+            if asked is not None:
+                self._under_way.remove(asked)
+            if answer is not None:
+                self._spent += spent_on(model, answer, self._prices)
 
 
 def counted(prompt: str, answer: Completion) -> Completion:
@@ -112,16 +107,6 @@ def counted(prompt: str, answer: Completion) -> Completion:
     return answer.model_copy(update=missing | {"estimated": True}) if missing else answer
 
 
-def total(parts: Sequence[Spent]) -> Spent:
-    """What several came to together."""
-    return Spent(
-        calls=sum(part.calls for part in parts),
-        tokens=sum(part.tokens for part in parts),
-        cost_usd=sum(part.cost_usd for part in parts),
-        largest_out=max((part.largest_out for part in parts), default=0),
-    )
-
-
 class Paid:
     """A chat that is paid from a budget."""
 
@@ -132,26 +117,10 @@ class Paid:
 
     def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The chat's answer. Raises OutOfBudget where there is no room for it."""
-        with self._budget.paying(self.name, prompt) as answers:
-            answers.append(counted(prompt, self._chat.ask(prompt, ticket)))
-        return answers[0]
-
-
-class PaidBatch:
-    """A model that is asked through batch files, paid from a budget."""
-
-    def __init__(self, model: BatchModel, budget: Budget) -> None:
-        self.name = model.name
-        self._model = model
-        self._budget = budget
-
-    def ask(self, prompt: str, ticket: Ticket) -> Completion:
-        """The answer in the files: it was paid for, so there is room for it. Raises Unanswered
-        where there is none yet, OutOfBudget where there is no room for another request."""
-        answer = self._model.find(ticket)
-        if answer is None:
-            self._budget.reserve(self.name, prompt, batch=True)  # it stays under way
-            raise self._model.put(prompt, ticket)
-        answer = counted(prompt, answer)
-        self._budget.pay(self.name, answer)
-        return answer
+        asked = self._budget.reserve(self.name, prompt)
+        answer = None
+        try:
+            answer = counted(prompt, self._chat.ask(prompt, ticket))
+            return answer
+        finally:
+            self._budget.settle(self.name, asked, answer)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from beamsearch.llm.batch_files import hand_overs
-from beamsearch.llm.budget import Spent
+from beamsearch.llm.budget import Spent, spent_on
 from beamsearch.llm.model_mix import Standing
 from beamsearch.llm.prices import Prices, read_prices
 from beamsearch.llm.recorded import recorded_calls
@@ -115,7 +115,7 @@ def ledger(calls: Iterable[Call], prices: Prices) -> list[Line]:
             ),
             model=call.model or "",
             answered_by=call.author,
-            cost_usd=cost_usd(call, prices),
+            cost_usd=prices.cost_usd(call.model, call),
             prices_of=str(prices.date),
         )
         for call in calls
@@ -149,22 +149,9 @@ def save_ledger(trace: Trace, prices_file: str | None) -> None:
         write_text(trace.ledger_file, "".join(f"{line.model_dump_json()}\n" for line in lines))
 
 
-def cost_usd(call: Call, prices: Prices) -> float | None:
-    """Dollars of a call; None where they are not known."""
-    return prices.cost_usd(
-        call.model, call.tokens_in, call.tokens_out, call.tokens_cached, call.batch
-    )
-
-
 def spent(trace: Trace, prices: Prices) -> Spent:
     """What a run spent so far."""
-    calls = asked(trace)
-    return Spent(
-        calls=len(calls),
-        tokens=sum((call.tokens_in or 0) + (call.tokens_out or 0) for call in calls),
-        cost_usd=sum(cost_usd(call, prices) or 0.0 for call in calls),
-        largest_out=max((call.tokens_out or 0 for call in calls), default=0),
-    )
+    return sum((spent_on(call.model, call, prices) for call in asked(trace)), Spent())
 
 
 def standings(trace: Trace, before: int) -> dict[str, Standing]:
@@ -178,11 +165,7 @@ def standings(trace: Trace, before: int) -> dict[str, Standing]:
     }
 
 
-def paid(
-    trace: Trace,
-    prices: Prices,
-    speedups: Mapping[int, float],
-) -> Paid:
+def paid(trace: Trace, prices: Prices, speedups: Mapping[int, float]) -> Paid:
     """What a run cost: in all, by purpose, by model, per win, and beside the speedup after each
     round."""
     calls, rounds = asked(trace), trace.completed_rounds()
@@ -214,7 +197,7 @@ def paid(
             for name in sorted({line.model for line in lines})
         },
         cost_per_win_usd=whole.cost_usd / whole.wins if known and whole.wins else None,
-        hand_overs=hand_overs(trace.folder),
+        hand_overs=len(hand_overs(trace.folder)),
         curve=curve,
     )
 
@@ -235,28 +218,16 @@ def other_prompts(trace: Trace) -> list[str]:
 
 def _winners(calls: Sequence[Call], rounds: Iterable[RoundRecord]) -> list[str]:
     """The models that wrote the confirmed wins, by round."""
-    return [
-        call.model or ""
-        for record in rounds
-        if record.win
-        for call in [
-            c
-            for c in calls
-            if (c.round, c.worker, c.purpose) == (record.round, record.best_worker, WRITING)
-        ][-1:]
-    ]
+    wrote = {(c.round, c.worker): c.model or "" for c in calls if c.purpose == WRITING}
+    places = [(record.round, record.best_worker) for record in rounds if record.win]
+    return [wrote[place] for place in places if place in wrote]
 
 
 def _sum(lines: Sequence[Line], wins: int = 0) -> Sum:
+    added = METERED - {"batch", "latency_s"} | {"cost_usd"}
     return Sum(
         calls=len(lines),
-        retries=sum(line.retries for line in lines),
-        tokens_in=sum(line.tokens_in or 0 for line in lines),
-        tokens_cached=sum(line.tokens_cached or 0 for line in lines),
-        tokens_out=sum(line.tokens_out or 0 for line in lines),
-        tokens_reasoning=sum(line.tokens_reasoning or 0 for line in lines),
-        cost_usd=sum(line.cost_usd or 0.0 for line in lines),
         without_cost=sum(line.cost_usd is None for line in lines),
-        estimated=sum(line.estimated for line in lines),
         wins=wins,
+        **{name: sum(getattr(line, name) or 0 for line in lines) for name in added},
     )

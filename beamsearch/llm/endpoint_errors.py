@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -10,11 +11,12 @@ from socket import EAI_AGAIN, gaierror
 from typing import TYPE_CHECKING
 
 from beamsearch.errors import EndpointError, NoAnswer
-from beamsearch.llm.endpoint import BASE_URL, KEY, Endpoint
+from beamsearch.llm.endpoint import BASE_URL, KEY, REDACTED, Endpoint
 
 if TYPE_CHECKING:
     import openai
 
+LOOKS_LIKE_A_KEY = re.compile(r"\bsk-[\w*.-]{4,}")
 WORDS = 300
 """Characters of the endpoint's own words that an error quotes."""
 
@@ -33,17 +35,10 @@ class UnknownModel(EndpointError):
 
 def refusal(error: openai.APIStatusError, endpoint: Endpoint, model: str) -> Exception:
     """What an HTTP error status means: `Passing`, or an EndpointError."""
-    status, words = error.status_code, _words(error, endpoint)
+    status, words, where = error.status_code, _words(error, endpoint), endpoint.where
     spent = status == 429 and error.code == "insufficient_quota"
     if not spent and (status in (408, 409, 425, 429) or status >= 500):
         return Passing(f"HTTP {status}{words}", retry_after_s(error.response.headers))
-    return _final_refusal(status, spent, words, endpoint, model)
-
-
-def _final_refusal(
-    status: int, spent: bool, words: str, endpoint: Endpoint, model: str
-) -> EndpointError:
-    where = endpoint.where
     if spent:
         return EndpointError(f"{where} says the quota is used up{words}; see to its billing")
     if status == 401:  # its own words may quote the key
@@ -108,7 +103,8 @@ def _words(error: openai.APIStatusError, endpoint: Endpoint) -> str:
     said = error.body.get("message") if isinstance(error.body, dict) else None
     if not isinstance(said, str) or not said.strip():
         return ""
-    text = " ".join(endpoint.redact(said).split())
+    text = LOOKS_LIKE_A_KEY.sub(REDACTED, endpoint.without_key(said))  # whole or half masked
+    text = " ".join(text.split())
     return ": " + (text if len(text) <= WORDS else text[: WORDS - 1] + "…").rstrip(".")
 
 

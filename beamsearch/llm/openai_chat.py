@@ -3,18 +3,68 @@
 from __future__ import annotations
 
 import difflib
+import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import EndpointError, NoAnswer
 from beamsearch.llm.endpoint import BASE_URL, DEFAULT_MODEL, Endpoint, find_endpoint, read_env
 from beamsearch.llm.endpoint_errors import Passing, UnknownModel, broken_connection, refusal
-from beamsearch.llm.retries import Retries
-from beamsearch.llm.types import Completion, Sampling, Ticket, request_body
+from beamsearch.llm.types import (
+    Completion,
+    Sampling,
+    Ticket,
+    completion_of,
+    message_of,
+    request_body,
+)
 
 if TYPE_CHECKING:
     import openai
+    import tenacity
+
+
+@dataclass(frozen=True)
+class Retries:
+    """Limits on the tries of one call."""
+
+    attempt_s: float = 600.0
+    """One try; a long answer of a reasoning model takes minutes."""
+    deadline_s: float = 1800.0
+    """All tries of one call and the waits between them."""
+    tries: int = 8
+    """With doubling waits, the eighth try is about two minutes after the first."""
+    first_wait_s: float = 1.0
+    longest_wait_s: float = 60.0
+    connect_s: float = 10.0
+
+    def attempts(self) -> tenacity.AsyncRetrying:
+        """The tries of one call, each to be entered as a context: what is Passing is tried again,
+        and raised after the last try."""
+        import tenacity
+
+        return tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(Passing),
+            wait=self._wait_s,
+            stop=tenacity.stop_any(
+                tenacity.stop_after_attempt(self.tries),
+                tenacity.stop_before_delay(self.deadline_s),
+            ),
+            reraise=True,
+        )
+
+    def _wait_s(self, state: tenacity.RetryCallState) -> float:
+        """What Retry-After says, else doubling waits; jitter lets workers fall out of step."""
+        import tenacity
+
+        error = state.outcome.exception() if state.outcome else None
+        jitter_s = tenacity.wait_random(0, self.first_wait_s)(state)
+        if isinstance(error, Passing) and error.retry_after_s is not None:
+            return error.retry_after_s + jitter_s
+        doubling = tenacity.wait_exponential(self.first_wait_s, max=self.longest_wait_s)
+        return doubling(state) + jitter_s
 
 
 class ChatModel:
@@ -40,15 +90,14 @@ class ChatModel:
         import asyncio
 
         # An event loop of its own: cancelling is the one way to end a reply that drips on for ever.
+        body = request_body(self.name, prompt, ticket, self.sampling)
         if ticket.form is not None and self._structured:
             try:
-                return asyncio.run(
-                    self._ask(request_body(self.name, prompt, ticket, self.sampling))
-                )
+                return asyncio.run(self._ask(body))
             except NoStructures:
                 self._structured = False  # the prompt says in words, too, what the answer holds
-        plain = ticket.model_copy(update={"form": None})
-        return asyncio.run(self._ask(request_body(self.name, prompt, plain, self.sampling)))
+        body.pop("response_format", None)
+        return asyncio.run(self._ask(body))
 
     async def _ask(self, body: dict[str, Any]) -> Completion:
         retries = self.retries
@@ -65,7 +114,9 @@ class ChatModel:
             last = str(error)
         else:
             latency_s = round(time.monotonic() - started, 3)
-            return self._completion(answer, latency_s, retries=tries - 1)
+            said = completion_of(answer, self.name, latency_s=latency_s, retries=tries - 1)
+            # An endpoint that echoes the key would fill the trace with it.
+            return said.model_copy(update={"text": self.endpoint.without_key(said.text)})
         raise NoAnswer(
             f"{self.endpoint.where} gave no answer in {tries} tries over "
             f"{time.monotonic() - started:.0f} s; the last: {last}. Resume the run when it is well"
@@ -81,7 +132,8 @@ class ChatModel:
         fault: Exception
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await client.chat.completions.create(**body)
+                raw = await client.chat.completions.with_raw_response.create(**body)
+            answer: Any = json.loads(raw.text)
         except (TimeoutError, openai.APITimeoutError):
             fault = Passing(f"no whole answer within {timeout_s:.3g} s")
         except openai.APIStatusError as error:
@@ -90,31 +142,15 @@ class ChatModel:
                 fault = NoStructures(str(fault))
         except openai.APIConnectionError as error:
             fault = broken_connection(error, self.endpoint)
-        except (ValueError, openai.APIResponseValidationError):
-            # The SDK lets the JSON decoder's own error through.
+        except (ValueError, RecursionError):
             fault = Passing("an answer that is not JSON")
         else:
-            if _message(answer) is not None:
+            if message_of(answer) is not None:
                 return answer
             fault = Passing("an answer that holds no message")
         if isinstance(fault, UnknownModel):
             fault = UnknownModel(f"{fault}{_near(self.name, await _listed(client))}")
         raise fault
-
-    def _completion(self, answer: Any, latency_s: float, retries: int) -> Completion:
-        message, usage = _message(answer), getattr(answer, "usage", None)
-        text = text_of(getattr(message, "content", None), getattr(message, "refusal", None))
-        return Completion(
-            text=self.endpoint.without_key(text),  # an endpoint that echoes it fills the trace
-            model=str(getattr(answer, "model", None) or self.name),
-            asked=self.name,
-            tokens_in=_count(usage, "prompt_tokens"),
-            tokens_cached=_count(usage, "prompt_tokens_details", "cached_tokens"),
-            tokens_out=_count(usage, "completion_tokens"),
-            tokens_reasoning=_count(usage, "completion_tokens_details", "reasoning_tokens"),
-            latency_s=latency_s,
-            retries=retries,
-        )
 
 
 class NoStructures(EndpointError):
@@ -183,34 +219,3 @@ async def _listed(client: openai.AsyncOpenAI) -> list[str]:
 def _near(model: str, listed: list[str]) -> str:
     near = difflib.get_close_matches(model, listed, n=3, cutoff=0.3) or sorted(listed)[:3]
     return f"; it has for example {', '.join(near)}" if near else ""
-
-
-def text_of(content: object, refusal: object = None) -> str:
-    """What a message says: its content, whole or in parts of text, else its refusal.
-
-    Parts that hold no text (a model's thinking, an image) are passed over. Neither the SDK nor a
-    batch file promises a type.
-    """
-    if isinstance(content, list):
-        told = [part if isinstance(part, str) else _attribute(part, "text") for part in content]
-        content = "".join(text for text in told if isinstance(text, str))
-    for text in (content, refusal):
-        if isinstance(text, str) and text:
-            return text
-    return ""
-
-
-def _attribute(part: object, name: str) -> object:
-    return part.get(name) if isinstance(part, dict) else getattr(part, name, None)
-
-
-def _message(answer: Any) -> Any:
-    """The first choice's message, or None: the SDK does not validate what it received."""
-    choices = getattr(answer, "choices", None)
-    return getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
-
-
-def _count(usage: Any, *path: str) -> int | None:
-    for name in path:
-        usage = getattr(usage, name, None)
-    return usage if isinstance(usage, int) else None

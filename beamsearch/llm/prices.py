@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from beamsearch.errors import UsageError
+from beamsearch.records.call import Metered
 from beamsearch.records.record import Record
 
 OURS = Path(__file__).with_name("prices.toml")
@@ -33,22 +34,16 @@ class Prices(Record):
     source: str = ""
     models: dict[str, Price]
 
-    def cost_usd(
-        self,
-        model: str | None,
-        tokens_in: int | None,
-        tokens_out: int | None,
-        tokens_cached: int | None = None,
-        batch: bool = False,
-    ) -> float | None:
+    def cost_usd(self, model: str | None, took: Metered) -> float | None:
         """Dollars of one call; None for a model that is not listed or tokens that were not told."""
         price = self.models.get(model or "")
-        if price is None or tokens_in is None or tokens_out is None:
+        if price is None or took.tokens_in is None or took.tokens_out is None:
             return None
-        cached = min(tokens_cached or 0, tokens_in)
+        cached = min(took.tokens_cached or 0, took.tokens_in)
         of_cached = price.input if price.cached is None else price.cached
-        whole = (tokens_in - cached) * price.input + cached * of_cached + tokens_out * price.output
-        return whole * (price.batch if batch else 1.0) / 1e6
+        whole = (took.tokens_in - cached) * price.input + cached * of_cached
+        whole += took.tokens_out * price.output
+        return whole * (price.batch if took.batch else 1.0) / 1e6
 
 
 def read_prices(file: str | None = None) -> Prices:

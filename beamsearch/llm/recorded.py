@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from operator import attrgetter
 from pathlib import Path
 
 from beamsearch.errors import NeverAnswered, UsageError
@@ -11,9 +12,12 @@ from beamsearch.records.call import METERED, Call
 from beamsearch.records.packed import opened_run
 from beamsearch.records.trace import Trace, read_record
 
+KEY = attrgetter("round", "worker", "purpose", "subject", "attempt")
+"""Of a call or a ticket: what a recorded reply is found by."""
+
 
 class Replay:
-    """A chat whose replies stand in a run's folder, found by the ticket's key.
+    """A chat whose replies stand in a run's folder.
 
     A prompt that reads differently from the recorded one is answered all the same, and the answer
     says so.
@@ -24,13 +28,13 @@ class Replay:
         self._folder = folder
         self._trace = opened_run(folder)
         self.name = f"the replies recorded in {folder.name}"
-        self._calls = {ticket_of(call).key: call for call in recorded_calls(self._trace)}
+        self._calls = {KEY(call): call for call in recorded_calls(self._trace)}
         self.of_models = any(call.model is not None for call in self._calls.values())
         """Whether a model gave them, not the playbook."""
 
     def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The recorded reply. Raises NoAnswer where there is none."""
-        call = self._calls.get(ticket.key)
+        call = self._calls.get(KEY(ticket))
         if call is None:
             raise NeverAnswered(
                 f"{self._folder} recorded no reply to {ticket.purpose} of worker "
@@ -49,17 +53,6 @@ class Replay:
             recorded_sha256=None if same else call.prompt_sha256,
             **call.model_dump(include=METERED),
         )
-
-
-def ticket_of(call: Call) -> Ticket:
-    """Which question a call answered."""
-    return Ticket(
-        purpose=call.purpose,
-        round=call.round,
-        worker=call.worker,
-        attempt=call.attempt,
-        subject=call.subject,
-    )
 
 
 def recorded_calls(trace: Trace) -> list[Call]:

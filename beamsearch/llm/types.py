@@ -35,11 +35,6 @@ class Ticket(Record):
     form: dict[str, Any] | None = None
     """What the answer must fit: the `json_schema` of structured outputs; none for code."""
 
-    @property
-    def key(self) -> tuple[int, int, str, str, int]:
-        """What a recorded reply is found by."""
-        return (self.round, self.worker, self.purpose, self.subject, self.attempt)
-
 
 def storable(text: str) -> str:
     """The text as a file gives it back: lines end in `\\n`, and half of a surrogate pair, which
@@ -62,6 +57,48 @@ class Completion(Metered):
     """The model as it was asked for; none where no model was asked."""
     recorded_sha256: str | None = None
     """Hash of the prompt that a replayed reply was given to, where it is another one."""
+
+
+def message_of(body: object) -> dict[str, Any] | None:
+    """The first choice's message; None where the body of a response holds none."""
+    match body:
+        case {"choices": [{"message": dict() as message}, *_]}:
+            return message
+    return None
+
+
+def completion_of(body: dict[str, Any], asked: str, **took: Any) -> Completion:
+    """What the body of a response says, which holds a message, and what it took."""
+
+    def count(*path: str) -> int | None:
+        found: Any = body.get("usage")
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found if isinstance(found, int) else None
+
+    return Completion(
+        text=_text_of(message_of(body) or {}),
+        model=str(body.get("model") or asked),
+        asked=asked,
+        tokens_in=count("prompt_tokens"),
+        tokens_cached=count("prompt_tokens_details", "cached_tokens"),
+        tokens_out=count("completion_tokens"),
+        tokens_reasoning=count("completion_tokens_details", "reasoning_tokens"),
+        **took,
+    )
+
+
+def _text_of(message: dict[str, Any]) -> str:
+    """What a message says: its content, whole or in parts of text, else its refusal.
+
+    Parts that hold no text (a model's thinking, an image) are passed over; no type is sure.
+    """
+    content = message.get("content")
+    if isinstance(content, list):
+        told = [part.get("text") if isinstance(part, dict) else part for part in content]
+        content = "".join(text for text in told if isinstance(text, str))
+    said = (text for text in (content, message.get("refusal")) if isinstance(text, str) and text)
+    return next(said, "")
 
 
 class Chat(Protocol):

@@ -1,22 +1,68 @@
-"""Which of them thinks."""
+"""Who thinks: a model, asked its prompts, or the playbook."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from beamsearch.errors import UsageError
+from beamsearch.llm.batch_files import BatchModel, Mailbox
+from beamsearch.llm.budget import Budget, Limits, Paid, Spent
+from beamsearch.llm.costs import run_prices, spent, standings
 from beamsearch.llm.endpoint import DEFAULT_MODEL, endpoint_configured, find_endpoint, read_env
-from beamsearch.proposer.questions import Proposer, Purpose
+from beamsearch.llm.model_mix import ModelMix, by_weight, by_wins, read_weights
+from beamsearch.llm.openai_chat import ChatModel, Retries
+from beamsearch.llm.recorded import Replay
+from beamsearch.llm.types import Chat, Sampling, Ticket
+from beamsearch.proposer.prompts.render import asked_again
+from beamsearch.proposer.questions import (
+    Diagnosis,
+    FirstQuestion,
+    Proposer,
+    Purpose,
+    Question,
+    Reflection,
+    Reply,
+    Review,
+    subject,
+)
+from beamsearch.proposer.replies import json_schema
+from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace
 from beamsearch.settings import LIMITS, Settings
 
-if TYPE_CHECKING:
-    from beamsearch.llm.batch_files import Mailbox
-    from beamsearch.llm.budget import Budget
-    from beamsearch.llm.model_mix import Choose
-    from beamsearch.llm.types import Chat, Sampling
+FORMS: dict[Purpose, type[Record]] = {
+    "diagnosis": Diagnosis,
+    "reflection": Reflection,
+    "review": Review,
+}
+"""The records that replies hold as JSON; a reply to another question holds code."""
+
+
+class ModelProposer:
+    """Answers a question by asking a chat model its prompt."""
+
+    reads_prompts = True
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.name = chat.name
+
+    def answer(self, question: Question | FirstQuestion, prompt: str) -> Reply:
+        """The model's reply. Raises EndpointError where the endpoint gives none."""
+        form = FORMS.get(question.purpose)
+        ticket = Ticket(
+            purpose=question.purpose,
+            round=question.round,
+            worker=question.worker,
+            attempt=asked_again(prompt),
+            subject=subject(question),
+            form=None if form is None else json_schema(form),
+        )
+        completion = self.chat.ask(prompt, ticket)
+        told = completion.model_dump(exclude={"model", "asked"})
+        return Reply(author=completion.model, model=completion.asked, **told)
 
 
 def make_proposer(
@@ -38,37 +84,24 @@ def make_proposer(
             known = ", ".join(get_args(Purpose))
             raise UsageError(f"{name}: unknown purpose {sorted(unknown)[0]!r}; known: {known}")
     if settings.llm.run is not None:
-        from beamsearch.llm.recorded import Replay
-        from beamsearch.proposer.model_proposer import ModelProposer
-
         recorded = Replay(settings.llm.run)
         proposer = ModelProposer(recorded)
         proposer.reads_prompts = recorded.of_models
         return proposer
+    how = Sampling(settings.temperature, settings.effort)
     if settings.llm.kind == "batch":
-        from beamsearch.llm.batch_files import BatchModel
-        from beamsearch.llm.budget import PaidBatch
-
         if mailbox is None:
             raise UsageError("--llm batch needs a run's folder for its files")
-        return _models(
-            settings,
-            trace,
-            lambda name, how, budget: PaidBatch(BatchModel(name, mailbox, how), budget),
-        )
+        return _models(settings, trace, lambda name, budget: BatchModel(name, mailbox, budget, how))
     if settings.llm.kind != "playbook":
         env = read_env(environ=env)
         if decided(settings, env).llm.kind == "openai":
-            from beamsearch.llm.budget import Paid
-            from beamsearch.llm.openai_chat import ChatModel
-            from beamsearch.llm.retries import Retries
-
             endpoint = find_endpoint(env)
             retries = Retries(settings.answer_timeout_s, settings.answer_deadline_s)
             return _models(
                 settings,
                 trace,
-                lambda name, how, budget: Paid(ChatModel(name, endpoint, retries, how), budget),
+                lambda name, budget: Paid(ChatModel(name, endpoint, retries, how), budget),
             )
     from beamsearch.proposer.playbook.playbook import Playbook
 
@@ -85,16 +118,9 @@ def decided(settings: Settings, env: Mapping[str, str] | None = None) -> Setting
 
 
 def _models(
-    settings: Settings, trace: Trace | None, make: Callable[[str, Sampling, Budget], Chat]
+    settings: Settings, trace: Trace | None, make: Callable[[str, Budget], Chat]
 ) -> Proposer:
-    from beamsearch.llm.budget import Budget, Limits, Spent
-    from beamsearch.llm.costs import run_prices, spent
-    from beamsearch.llm.model_mix import ModelMix, read_weights
-    from beamsearch.llm.types import Sampling
-    from beamsearch.proposer.model_proposer import ModelProposer
-
     weights = read_weights(settings.model or (DEFAULT_MODEL,))
-    sampling = Sampling(settings.temperature, settings.effort)
     prices = run_prices(trace, settings.prices)
     unknown = [name for name in weights if name not in prices.models]
     if settings.max_cost is not None and unknown:
@@ -104,34 +130,26 @@ def _models(
         )
     limits = Limits(settings.max_calls, settings.max_tokens, settings.max_cost)
     budget = Budget(limits, prices, spent(trace, prices) if trace is not None else Spent())
-    chats = {name: make(name, sampling, budget) for name in weights}
+    chats = {name: make(name, budget) for name in weights}
     if len(chats) == 1:
         return ModelProposer(next(iter(chats.values())))
-    return ModelProposer(ModelMix(chats, _choose(settings, weights, trace)))
-
-
-def _choose(settings: Settings, weights: Mapping[str, float], trace: Trace | None) -> Choose:
-    from beamsearch.llm.costs import standings
-    from beamsearch.llm.model_mix import by_weight, by_wins
-
     seed = settings.seed or 0
-    if settings.model_choice == "weights" or trace is None:
-        return by_weight(weights, seed)
-    return by_wins(weights, seed, lambda number: standings(trace, number))
+    choose = by_weight(weights, seed)
+    if settings.model_choice != "weights" and trace is not None:
+        choose = by_wins(weights, seed, lambda number: standings(trace, number))
+    return ModelProposer(ModelMix(chats, choose))
 
 
 def make_mailbox(trace: Trace, settings: Settings) -> Mailbox | None:
     """The batch files of a run, where questions go through them."""
     if settings.llm.kind != "batch":
         return None
-    from beamsearch.llm.batch_files import Mailbox
 
-    return Mailbox(trace.folder, lambda: _run_name(trace, settings))
+    def name() -> str:
+        """What tells a run's questions from another's: the same wherever its folder lies."""
+        shaping = settings.model_dump_json(exclude=set(LIMITS))
+        texts = (trace.problem_file.read_text(), trace.first_source(), shaping)
+        digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
+        return f"{trace.run_record().problem[:16]}-{digest}"
 
-
-def _run_name(trace: Trace, settings: Settings) -> str:
-    """What tells a run's questions from another's: the same wherever its folder lies."""
-    shaping = settings.model_dump_json(exclude=set(LIMITS))
-    texts = (trace.problem_file.read_text(), trace.first_source(), shaping)
-    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
-    return f"{trace.run_record().problem[:16]}-{digest}"
+    return Mailbox(trace.folder, name)

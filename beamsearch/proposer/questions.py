@@ -267,16 +267,6 @@ def subject(question: Question | FirstQuestion) -> str:
     return question.name if isinstance(question, RepairQuestion) else ""
 
 
-def answer_form(question: Question | FirstQuestion) -> type[Record] | None:
-    """The record that a reply holds as JSON; None where it holds code."""
-    forms: dict[Purpose, type[Record]] = {
-        "diagnosis": Diagnosis,
-        "reflection": Reflection,
-        "review": Review,
-    }
-    return forms.get(question.purpose)
-
-
 class Reply(Metered):
     """The text that came back, and what it took (as in `records.call.Call`)."""
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
 
 from beamsearch.llm.types import storable
-from beamsearch.proposer.patches import DoesNotApply, apply_patch, is_patch
 from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.proposer.questions import Diagnosis, Reflection, Review, Variant
 from beamsearch.records.record import R, Record
 
+_BLOCK = re.compile(
+    r"^<{5,9} ?SEARCH\s*?\n(.*?)^={5,9}\s*?\n(.*?)^>{5,9} ?REPLACE\s*?$", re.MULTILINE | re.DOTALL
+)
+_HUNK = re.compile(r"^@@(?: -(\d+).*?@@)?.*$")
 FENCE = re.compile(r"^```([\w+-]*)[^\S\n]*\n(.*?)^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
 ENTRY = re.compile(r"^\s*(def kernel_function|class ModelNew)\b", re.MULTILINE)
 MOST_VARIANTS = 8
 """Kernels taken from one reply, however many were asked for: each may cost a minute of a GPU."""
-
-
 ERRORS = 5
 """Errors of an answer in JSON that are told: who mends these mends the others with them."""
 ERROR_CHARACTERS = 600
@@ -32,14 +34,78 @@ class UnreadableReply(ValueError):
     """A reply that does not hold what was asked for; the message says what is missing."""
 
 
-def read_diagnosis(text: str) -> Diagnosis:
-    """The diagnosis in a reply: a JSON object, fenced or bare. Raises UnreadableReply."""
-    return _read(Diagnosis, text)
+class DoesNotApply(ValueError):
+    """A patch that does not fit the kernel; the message says which part, to be shown its author."""
 
 
-def read_reflection(text: str) -> Reflection:
-    """The reflection in a reply: a JSON object, fenced or bare. Raises UnreadableReply."""
-    return _read(Reflection, text)
+def is_patch(text: str) -> bool:
+    """Whether a fence's text is a patch in one of the two forms."""
+    return _BLOCK.search(text) is not None or any(_HUNK.match(s) for s in text.splitlines())
+
+
+def apply_patch(patch: str, source: str) -> str:
+    """The source with every change of the patch. Raises DoesNotApply; nothing is half applied.
+
+    A place is found by its text; the line numbers of a diff, which models count badly, only choose
+    among several places. Blanks at the ends of lines do not matter.
+    """
+    lines = source.splitlines()
+    for near, old, new in _hunks(patch):
+        lines = _replaced(lines, old, new, near)
+    return "\n".join(lines) + "\n"
+
+
+def _hunks(patch: str) -> list[tuple[int | None, list[str], list[str]]]:
+    """Each part: the line it says it is at, the lines it finds, and those it puts there."""
+    blocks = _BLOCK.finditer(patch)
+    if parts := [(None, match[1].splitlines(), match[2].splitlines()) for match in blocks]:
+        return [*parts]
+    hunks: list[tuple[int | None, list[str], list[str]]] = []
+    for line in patch.splitlines():
+        head = _HUNK.match(line)
+        if head:
+            hunks.append((int(head[1]) if head[1] else None, [], []))
+        elif hunks and not line.startswith("\\"):
+            _, old, new = hunks[-1]
+            mark, text = line[:1], line[1:]
+            if mark != "+":
+                old.append(text)
+            if mark != "-":
+                new.append(text)
+    return hunks
+
+
+def _replaced(lines: list[str], old: list[str], new: list[str], near: int | None) -> list[str]:
+    if not old:
+        raise DoesNotApply("a part of the patch names no line of the kernel to change")
+    wanted = [line.rstrip() for line in old]
+    have = [line.rstrip() for line in lines]
+    places = [n for n in range(len(have) - len(old) + 1) if have[n : n + len(old)] == wanted]
+    first = next((line.strip() for line in old if line.strip()), "")
+    if not places:
+        raise DoesNotApply(f"the kernel has no such lines, from `{first}` on")
+    if len(places) > 1 and near is None:
+        raise DoesNotApply(f"the kernel has these lines {len(places)} times, from `{first}` on")
+    place = min(places, key=lambda n: abs(n + 1 - (near or 0)))
+    return lines[:place] + new + lines[place + len(old) :]
+
+
+def _read(kind: type[R], text: str) -> R:
+    try:
+        return kind.model_validate(_json_object(text))
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        told = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in errors[:ERRORS]]
+        more = f"; and {len(errors) - ERRORS} errors more" if len(errors) > ERRORS else ""
+        first = one_line("; ".join(told), ERROR_CHARACTERS - len(more))
+        name = kind.__name__.lower()
+        raise UnreadableReply(f"the {name} does not fit: {first}{more}") from error
+
+
+read_diagnosis = partial(_read, Diagnosis)
+"""The diagnosis in a reply: a JSON object, fenced or bare. Raises UnreadableReply."""
+read_reflection = partial(_read, Reflection)
+"""The reflection in a reply, in the same way."""
 
 
 def read_review(text: str, variants: int) -> Review:
@@ -53,55 +119,38 @@ def read_review(text: str, variants: int) -> Review:
     return review
 
 
-def _read(kind: type[R], text: str) -> R:
-    try:
-        return kind.model_validate(_json_object(text))
-    except ValidationError as error:
-        name = kind.__name__.lower()
-        raise UnreadableReply(f"the {name} does not fit: {_told(error)}") from error
-
-
 def read_variants(text: str, base: str) -> list[Variant]:
     """Every kernel of a reply: its fences with a complete file or with a patch of `base`, each
     described by the line above it. At most MOST_VARIANTS.
 
     Raises UnreadableReply where there is none. Fences that are neither are passed over.
     """
-    variants: list[Variant] = []
+    variants: dict[str, Variant] = {}
     for match in FENCE.finditer(text):
         language, code = match[1].lower(), match[2]
-        described = _line_above(text[: match.start()])
-        if language in ("", "python", "py") and ENTRY.search(code) and not is_patch(code):
-            variants.append(Variant(description=described, source=code))
-        elif is_patch(code):
+        patch, fault = is_patch(code), ""
+        source: str | None = code
+        if patch:
             try:
-                variants.append(Variant(description=described, source=apply_patch(code, base)))
+                source = apply_patch(code, base)
             except DoesNotApply as error:
-                fault = f"the patch does not apply: {error}"
-                variants.append(
-                    Variant(description=described, source=None, patch=code, fault=fault)
-                )
+                source, fault = None, f"the patch does not apply: {error}"
+        elif language not in ("", "python", "py") or not ENTRY.search(code):
+            continue
+        lines = [line.strip(" #*-") for line in text[: match.start()].splitlines() if line.strip()]
+        described = lines and not lines[-1].startswith("```")
+        variant = Variant(
+            description=lines[-1] if described else "no description",
+            source=source,
+            patch=code if fault else "",
+            fault=fault,
+        )
+        variants.setdefault(source or fault, variant)
     if not variants:
         raise UnreadableReply(
             "the reply holds no complete kernel in a ```python fence, and no patch of the kernel"
         )
-    different: dict[str, Variant] = {}
-    for variant in variants:
-        different.setdefault(variant.source or variant.fault, variant)
-    return list(different.values())[:MOST_VARIANTS]
-
-
-def _told(error: ValidationError) -> str:
-    """The first errors, a clause each."""
-    errors = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in errors[:ERRORS]]
-    more = f"; and {len(errors) - ERRORS} errors more" if len(errors) > ERRORS else ""
-    return one_line("; ".join(told), ERROR_CHARACTERS - len(more)) + more
-
-
-def _line_above(text: str) -> str:
-    before = [line.strip(" #*-") for line in text.splitlines() if line.strip()]
-    return before[-1] if before and not before[-1].startswith("```") else "no description"
+    return list(variants.values())[:MOST_VARIANTS]
 
 
 def json_schema(kind: type[Record]) -> dict[str, Any]:
@@ -113,7 +162,7 @@ def json_schema(kind: type[Record]) -> dict[str, Any]:
             return [strict(item) for item in part]
         if not isinstance(part, dict):
             return part
-        kept = {key: strict(value) for key, value in part.items() if key not in ("default",)}
+        kept = {key: strict(value) for key, value in part.items() if key != "default"}
         if isinstance(kept.get("properties"), dict):
             kept["required"] = list(kept["properties"])
             kept["additionalProperties"] = False
@@ -134,7 +183,7 @@ def _json_object(text: str) -> object:
     for match in islice(re.finditer(r"\{", text), BRACES):
         try:
             return _storable(decoder.raw_decode(text, match.start())[0])
-        except (ValueError, RecursionError):  # nonsense may be nested deeply
+        except (ValueError, RecursionError):
             continue
     raise UnreadableReply("the reply holds no JSON object")
 

@@ -1,13 +1,14 @@
-"""Which way each worker goes from its parent."""
+"""What the workers of a round are sent to do: from which parent, and which way."""
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from beamsearch.records.candidate import Candidate, Direction
+from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome
-from beamsearch.search.plan import Assignment, Origin, Plan
 from kernel_profiling.profile import Finding, FindingKind
 
 WITHOUT_FINDINGS = (
@@ -26,6 +27,39 @@ NOT_BUILT = (
 has one that only cheats, hangs, or is a kernel seen before."""
 
 
+class Origin(Record):
+    """The worker of an earlier round whose plan is carried out again."""
+
+    round: int
+    worker: int
+
+
+class Assignment(Record):
+    """What one worker does in a round."""
+
+    worker: int
+    parent: str
+    direction: Direction
+    share: int = 0
+    """Which of its parent's workers in this round it is, and how many these are: so that a thinker
+    with one list of ideas for a kernel gives each worker others."""
+    shares: int = 1
+    plan_of: Origin | None = None
+    """Whose plan it is, where the direction is given again; None: it makes its own."""
+
+
+class Plan(Record):
+    """`plan.json` of a round: who does what."""
+
+    assignments: list[Assignment]
+
+
+def worker_seed(seed: int, round_number: int, worker: int) -> int:
+    """The worker's only source of chance, the same wherever and whenever it runs."""
+    digest = hashlib.sha256(f"{seed}/{round_number}/{worker}".encode()).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
 def deal(
     parents: Sequence[str],
     findings: Mapping[str, Sequence[Finding]],
@@ -38,7 +72,7 @@ def deal(
     brings its next plan; where the code of the last one failed and nothing of it was correct, that
     plan once more. So no direction is given twice.
     """
-    tried = {name: _Tried.of(name, history) for name in dict.fromkeys(parents)}
+    tried = {name: _Tried(name, history) for name in dict.fromkeys(parents)}
     assignments: list[Assignment] = []
     for worker, parent in enumerate(parents):
         kinds = list(dict.fromkeys(f.kind for f in findings[parent]))
@@ -57,20 +91,16 @@ def deal(
     return Plan(assignments=assignments)
 
 
-@dataclass
 class _Tried:
     """What a parent was given so far, and what came of it."""
 
-    turns: dict[str, int] = field(default_factory=dict)
-    """Finding -> how often it was given."""
-    plans: dict[str, int] = field(default_factory=dict)
-    """Finding -> how many plans were made for it."""
-    unbuilt: dict[str, tuple[int, Origin]] = field(default_factory=dict)
-    """Finding -> its last plan and who had it, where its code failed for the first time."""
-
-    @classmethod
-    def of(cls, parent: str, history: Sequence[Candidate]) -> _Tried:
-        tried = cls()
+    def __init__(self, parent: str, history: Sequence[Candidate]) -> None:
+        self.turns: Counter[str] = Counter()
+        """Finding -> how often it was given."""
+        self.plans: Counter[str] = Counter()
+        """Finding -> how many plans were made for it."""
+        self.unbuilt: dict[str, tuple[int, Origin]] = {}
+        """Finding -> its last plan and who had it, where its code failed for the first time."""
         given: dict[tuple[int, int], list[Candidate]] = {}
         for c in history:
             if c.parent == parent and c.direction is not None and c.worker is not None:
@@ -78,24 +108,23 @@ class _Tried:
         for (number, worker), made in sorted(given.items()):
             direction = made[0].direction
             assert direction is not None
-            tried._count(direction)
+            self._count(direction)
             outcomes = [c.verdict.outcome for c in made]
             failed = Outcome.CORRECT not in outcomes and any(o in NOT_BUILT for o in outcomes)
             if failed and not direction.again:
                 origin = Origin(round=number, worker=worker)
-                tried.unbuilt[direction.finding] = direction.plan, origin
-        return tried
+                self.unbuilt[direction.finding] = direction.plan, origin
 
     def give(self, kinds: Sequence[FindingKind]) -> tuple[Direction, Origin | None]:
         """The next direction, counted as given, and whose plan it is where it is given again."""
-        kind = min(kinds, key=lambda k: (self.turns.get(k, 0), kinds.index(k))).value
-        plan, origin = self.unbuilt.get(kind, (self.plans.get(kind, 0), None))
+        kind = min(kinds, key=lambda k: (self.turns[k.value], kinds.index(k))).value
+        plan, origin = self.unbuilt.get(kind, (self.plans[kind], None))
         direction = Direction(finding=kind, plan=plan, again=origin is not None)
         self._count(direction)
         return direction, origin
 
     def _count(self, direction: Direction) -> None:
         finding = direction.finding
-        self.turns[finding] = self.turns.get(finding, 0) + 1
-        self.plans[finding] = max(self.plans.get(finding, 0), direction.plan + 1)
+        self.turns[finding] += 1
+        self.plans[finding] = max(self.plans[finding], direction.plan + 1)
         self.unbuilt.pop(finding, None)

@@ -1,4 +1,4 @@
-"""Two subjects timed in turn, and whether one is faster."""
+"""When two times differ: of comparable ones, and of two subjects timed in turn."""
 
 from __future__ import annotations
 
@@ -8,10 +8,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+NOISE = 0.01
+"""Relative difference below which two times are a tie: ten timings of one kernel on an H200 spread
+by up to 1% (median against median)."""
 CONFIDENCE = 0.95
 TIE = 0.01
 """Ratios this near to 1 are a tie even where the interval is narrower: one kernel in two processes
 differs by as much, by where its memory lies."""
+
+
+def is_win(time: float, best_time: float) -> bool:
+    """Whether a time beats the best by more than the noise."""
+    return time < best_time * (1 - NOISE)
+
+
+def is_tie(time: float, other: float) -> bool:
+    """Whether neither of two times beats the other."""
+    return not is_win(time, other) and not is_win(other, time)
 
 
 @dataclass(frozen=True)
@@ -39,16 +52,11 @@ def paired(times: Sequence[float], others: Sequence[float]) -> Ratio:
     at least `CONFIDENCE` takes; of all ratios where there are too few turns for that.
     """
     ratios = sorted(a / b for a, b in zip(times, others, strict=True))
-    cut = _cut(len(ratios))
-    return Ratio(statistics.median(ratios), ratios[cut], ratios[-1 - cut])
-
-
-def _cut(count: int) -> int:
-    """How many of the smallest and of the largest values the interval leaves out."""
-    cut, tail = 0, 2 * 0.5**count
+    count = len(ratios)
+    cut, tail = 0, 2 * 0.5**count  # how many of the smallest and of the largest are left out
     while cut + 1 < count / 2:
         tail += 2 * math.comb(count, cut + 1) * 0.5**count
         if 1 - tail < CONFIDENCE:
             break
         cut += 1
-    return cut
+    return Ratio(statistics.median(ratios), ratios[cut], ratios[-1 - cut])

@@ -6,7 +6,7 @@ import pytest
 
 from beamsearch.errors import NoAnswer, OutOfBudget, Unanswered, UsageError
 from beamsearch.llm.batch_files import TRIES, BatchModel, Mailbox
-from beamsearch.llm.budget import Budget, Limits, PaidBatch, Spent
+from beamsearch.llm.budget import Budget, Limits, Spent
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
 from beamsearch.llm.openai_chat import ChatModel
 from beamsearch.llm.prices import read_prices
@@ -22,11 +22,11 @@ MANNERS = Sampling({"diagnosis": 0.2}, {"diagnosis": "high"})
 
 def model(folder, name=DEFAULT_MODEL):
     mailbox = Mailbox(folder, lambda: "43-abc")
-    return mailbox, paid(BatchModel(name, mailbox, MANNERS))
+    return mailbox, BatchModel(name, mailbox, budget(), MANNERS)
 
 
-def paid(model, spent=0, **limits):
-    return PaidBatch(model, Budget(Limits(**limits), read_prices(), Spent(tokens=spent)))
+def budget(spent=0, **limits):
+    return Budget(Limits(**limits), read_prices(), Spent(tokens=spent))
 
 
 def line(request, body, status=200):
@@ -107,7 +107,7 @@ def test_each_model_has_a_file_and_the_same_questions_are_one_hand_over(tmp_path
         for worker, name in enumerate(("a", "org/b")):
             with pytest.raises(Unanswered):
                 ticket = TICKET.model_copy(update={"worker": worker})
-                paid(BatchModel(name, mailbox)).ask("hello", ticket)
+                BatchModel(name, mailbox, budget()).ask("hello", ticket)
         files, asked, number = mailbox.hand_over()
         assert (files, asked, number) == (["requests-a.jsonl", "requests-org_b.jsonl"], 2, 1)
     mailbox.close()
@@ -159,7 +159,7 @@ def test_an_answer_that_is_there_needs_no_room_and_a_request_does(tmp_path):
         tmp_path / "responses.jsonl", [line(request, completion(DEFAULT_MODEL, "hello", "HELLO"))]
     )
     mailbox = Mailbox(tmp_path, lambda: "43-abc")
-    chat = paid(BatchModel(DEFAULT_MODEL, mailbox), spent=20_000, tokens=20_001)
+    chat = BatchModel(DEFAULT_MODEL, mailbox, budget(spent=20_000, tokens=20_001))
     assert chat.ask("hello", TICKET).text == "HELLO"
     with pytest.raises(OutOfBudget, match="--max-tokens"):
         chat.ask("hello", TICKET.model_copy(update={"worker": 1}))

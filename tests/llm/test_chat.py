@@ -10,9 +10,8 @@ import pytest
 from beamsearch.errors import EndpointError, OutOfBudget
 from beamsearch.llm.budget import Budget, Limits, Paid, Spent
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
-from beamsearch.llm.openai_chat import ChatModel, check_endpoint
+from beamsearch.llm.openai_chat import ChatModel, Retries, check_endpoint
 from beamsearch.llm.prices import read_prices
-from beamsearch.llm.retries import Retries
 from beamsearch.llm.types import Ticket
 from tests.server import Script, serving
 

@@ -13,7 +13,7 @@ from beamsearch.llm.model_mix import ModelMix, Standing, by_weight, by_wins, rea
 from beamsearch.llm.prices import read_prices
 from beamsearch.llm.types import Completion, Ticket
 from beamsearch.proposer.factory import make_proposer
-from beamsearch.records.call import Call
+from beamsearch.records.call import Call, Metered
 from beamsearch.records.trace import Trace, write_record
 from beamsearch.settings import Settings, read_settings
 
@@ -38,26 +38,31 @@ class Echo:
         return Completion(text=self.name, model="m", tokens_in=tokens_in, tokens_out=tokens_out)
 
 
+def cost(prices, model, tokens_in, tokens_out, cached=None, batch=False):
+    took = Metered(tokens_in=tokens_in, tokens_out=tokens_out, tokens_cached=cached, batch=batch)
+    return prices.cost_usd(model, took)
+
+
 def test_reasoning_is_output_cached_input_is_cheaper_and_batches_cost_half():
     prices = read_prices()
-    assert prices.cost_usd("gpt-5.5", 1_000_000, 0) == pytest.approx(5.0)
-    assert prices.cost_usd("gpt-5.5", 1_000_000, 0, 1_000_000) == pytest.approx(0.5)
-    assert prices.cost_usd("gpt-5.5", 0, 1_000_000) == pytest.approx(30.0)
-    assert prices.cost_usd("gpt-5.5", 0, 1_000_000, batch=True) == pytest.approx(15.0)
+    assert cost(prices, "gpt-5.5", 1_000_000, 0) == pytest.approx(5.0)
+    assert cost(prices, "gpt-5.5", 1_000_000, 0, 1_000_000) == pytest.approx(0.5)
+    assert cost(prices, "gpt-5.5", 0, 1_000_000) == pytest.approx(30.0)
+    assert cost(prices, "gpt-5.5", 0, 1_000_000, batch=True) == pytest.approx(15.0)
 
 
 def test_an_unknown_model_or_untold_tokens_have_no_cost():
     prices = read_prices()
-    assert prices.cost_usd("gpt-5.5-mine", 10, 10) is None
-    assert prices.cost_usd("gpt-5.5", None, 10) is None
+    assert cost(prices, "gpt-5.5-mine", 10, 10) is None
+    assert cost(prices, "gpt-5.5", None, 10) is None
 
 
 def test_ones_own_prices_go_before_those_that_come_along(tmp_path):
     path = tmp_path / "prices.toml"
     path.write_text('date = "2026-11-01"\n[models.mine]\ninput = 1\noutput = 2\n')
     prices = read_prices(str(path))
-    assert prices.cost_usd("mine", 1_000_000, 1_000_000, 500_000) == pytest.approx(3.0)
-    assert prices.cost_usd("gpt-5.5", 1_000_000, 0) == pytest.approx(5.0)
+    assert cost(prices, "mine", 1_000_000, 1_000_000, 500_000) == pytest.approx(3.0)
+    assert cost(prices, "gpt-5.5", 1_000_000, 0) == pytest.approx(5.0)
     assert str(prices.date) == "2026-11-01"
     path.write_text('date = "2026-11-01"\n[models.mine]\ninput = -1\noutput = 2\n')
     with pytest.raises(UsageError, match=r"models\.mine\.input"):
@@ -82,10 +87,11 @@ def test_eight_workers_at_once_never_pass_a_limit_on_calls():
 def test_a_question_under_way_counts_as_the_longest_answer_so_far():
     budget = Budget(Limits(tokens=TOKENS_OUT + 150), read_prices(), Spent())
     chat = Paid(Echo(), budget)
-    with budget.paying("gpt-5.5", "x" * 30) as answers:
-        with pytest.raises(OutOfBudget, match="--max-tokens"):
-            chat.ask("x" * 30, TICKETS[0])
-        answers.append(Completion(text="", model="m", tokens_in=10, tokens_out=20))
+    asked = budget.reserve("gpt-5.5", "x" * 30)
+    with pytest.raises(OutOfBudget, match="--max-tokens"):
+        chat.ask("x" * 30, TICKETS[0])
+    answer = Completion(text="", model="m", tokens_in=10, tokens_out=20)
+    budget.settle("gpt-5.5", asked, answer)
     assert chat.ask("x" * 30, TICKETS[0]).text == "gpt-5.5"
     with pytest.raises(OutOfBudget):
         chat.ask("x" * 30, TICKETS[0])
@@ -166,8 +172,8 @@ def test_a_ledger_says_which_tokens_are_estimates_and_a_resumed_run_counts_them(
     write_record(trace.worker(1, 0) / "calls" / "bottleneck_response.json", call)
     save_ledger(trace, None)
     assert json.loads(trace.ledger_file.read_text())["estimated"] is True
-    cost = (7 * 5 + 10 * 30) / 1e6
-    assert spent(trace, read_prices()) == Spent(1, 17, pytest.approx(cost), 10)
+    dollars = (7 * 5 + 10 * 30) / 1e6
+    assert spent(trace, read_prices()) == Spent(1, 17, pytest.approx(dollars), 10)
     assert "tokens of 1 calls estimated" in str(paid(trace, read_prices(), {}).total)
 
 
@@ -185,7 +191,7 @@ def test_a_run_keeps_the_price_list_it_started_with(tmp_path, monkeypatch):
     path.unlink()
     moved = Trace((tmp_path / "run").rename(tmp_path / "elsewhere"))
     monkeypatch.chdir("/")
-    assert run_prices(moved, "prices.toml").cost_usd("mine", 1_000_000, 0) == pytest.approx(1.0)
+    assert cost(run_prices(moved, "prices.toml"), "mine", 1_000_000, 0) == pytest.approx(1.0)
     moved.run_file.unlink()  # a run that starts anew in its folder has its own
     with pytest.raises(UsageError, match=r"cannot read the prices in prices\.toml"):
         keep_prices(moved, "prices.toml")

@@ -7,7 +7,7 @@ import pytest
 
 from beamsearch.llm.costs import standings
 from beamsearch.llm.model_mix import by_wins
-from beamsearch.llm.recorded import recorded_calls, ticket_of
+from beamsearch.llm.recorded import recorded_calls
 from beamsearch.records.trace import Trace
 from tests.llm.runs import (
     PROBLEM,
@@ -106,6 +106,6 @@ def test_the_bandit_asks_by_what_completed_rounds_showed(live, tmp_path):
     wins = [record.round for record in trace.completed_rounds()[:2] if record.win]
     assert sum(standing.wins for standing in known.values()) == len(wins) == 1
     choose = by_wins(dict.fromkeys(MODELS, 1.0), 3, lambda number: standings(trace, number))
-    assert [choose(ticket_of(call)) for call in calls] == [call.model for call in calls]
+    assert [choose(call) for call in calls] == [call.model for call in calls]
     unknowing = by_wins(dict.fromkeys(MODELS, 1.0), 3, lambda number: {})
-    assert [unknowing(ticket_of(call)) for call in calls] != [call.model for call in calls]
+    assert [unknowing(call) for call in calls] != [call.model for call in calls]

@@ -2,9 +2,15 @@
 
 import pytest
 
-from beamsearch.proposer.patches import DoesNotApply, apply_patch
 from beamsearch.proposer.questions import Diagnosis
-from beamsearch.proposer.replies import UnreadableReply, json_schema, read_review, read_variants
+from beamsearch.proposer.replies import (
+    DoesNotApply,
+    UnreadableReply,
+    apply_patch,
+    json_schema,
+    read_review,
+    read_variants,
+)
 
 KERNEL = """\
 import torch

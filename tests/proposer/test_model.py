@@ -4,11 +4,9 @@ import pytest
 
 from beamsearch.errors import EndpointError
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
-from beamsearch.llm.openai_chat import ChatModel
-from beamsearch.llm.retries import Retries
+from beamsearch.llm.openai_chat import ChatModel, Retries
 from beamsearch.problem.kernel import check_source, fingerprint
-from beamsearch.proposer.factory import make_proposer
-from beamsearch.proposer.model_proposer import ModelProposer
+from beamsearch.proposer.factory import ModelProposer, make_proposer
 from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.replies import (
     UnreadableReply,

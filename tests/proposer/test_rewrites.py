@@ -20,23 +20,29 @@ from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import bind, check_source
 from beamsearch.problem.problem import find_problem
 from beamsearch.proposer.playbook.rewrites import (
-    address,
-    caching,
+    access,
     constants,
     contraction,
     launch,
     rereads,
     residues,
-    retile,
-    strip,
+    rows,
     unroll,
 )
-from beamsearch.proposer.playbook.rewrites.compositions import ALL, Proposal, simple
+from beamsearch.proposer.playbook.rewrites.compositions import (
+    AFTER,
+    BEFORE,
+    SMALL,
+    STRUCTURES,
+    Proposal,
+    simple,
+)
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
 from kernel_profiling.gpus import find_gpu
 from kernel_profiling.profile import Launch
 from tools.compiled import compiled as compile_meta
 
+ALL = tuple(dict.fromkeys((*BEFORE, *sum(STRUCTURES, ()), *AFTER, *SMALL)))
 PROBLEMS = ("04", "36", "43", "77", "82")
 BUDGET = {"43": 1500, "77": 400}
 """Elements of the shrunk problem where a kernel has many operations an element."""
@@ -105,7 +111,7 @@ def all_proposals(problem: str) -> list[Proposal]:
 
 def with_constants(problem: str) -> tuple[str, Hints]:
     source, hints = first_kernel(problem)
-    return constants.apply(source, hints)[0][1], hints
+    return constants.REWRITE.apply(source, hints)[0][1], hints
 
 
 def compiled(problem: str, source: str) -> Launch:
@@ -177,7 +183,7 @@ def test_floats_stay_runtime_and_integers_become_constants() -> None:
 def test_a_cast_of_a_size_that_became_a_constant_still_compiles() -> None:
     source, hints = first_kernel("04")
     source = source.replace("row * stride_am", "row * stride_am.to(tl.int64)")
-    text = constants.apply(source, hints)[0][1]
+    text = constants.REWRITE.apply(source, hints)[0][1]
     assert "tl.cast(stride_am, tl.int64)" in text
     assert run_all("04", [text]) == [""]
 
@@ -185,18 +191,18 @@ def test_a_cast_of_a_size_that_became_a_constant_still_compiles() -> None:
 def test_rows_take_division_out_of_the_lanes() -> None:
     source, hints = first_kernel("43")
     constant, _ = with_constants("43")
-    rows = retile.apply(constant, hints)[0][1]
+    text = rows.ROWS.apply(constant, hints)[0][1]
     # A quotient by a runtime value takes a reciprocal in the special function unit.
     assert compiled("43", source).instruction_mix["special"] > 0
-    assert compiled("43", rows).instruction_mix.get("special", 0) == 0
-    row = next(line for line in rows.splitlines() if line.strip().startswith("row ="))
+    assert compiled("43", text).instruction_mix.get("special", 0) == 0
+    row = next(line for line in text.splitlines() if line.strip().startswith("row ="))
     assert "arange" not in row
 
 
 def test_strips_read_shared_rows_once() -> None:
     constant, hints = with_constants("82")
-    row = unroll.apply(retile.apply(constant, hints)[0][1], hints)[0][1]
-    eight = next(t for move, t in strip.apply(constant, hints) if "8 rows" in move)
+    row = unroll.REWRITE.apply(rows.ROWS.apply(constant, hints)[0][1], hints)[0][1]
+    eight = next(t for move, t in rows.STRIPS.apply(constant, hints) if "8 rows" in move)
     one, many = compiled("82", row), compiled("82", eight)
     loads_per_output = [
         launch.instruction_mix["global_load"] * launch.threads * launch.grid[0]
@@ -207,8 +213,8 @@ def test_strips_read_shared_rows_once() -> None:
 
 def test_a_gather_on_a_stride_ends_in_the_matrix_units() -> None:
     constant, hints = with_constants("77")
-    dealt = residues.apply(constant, hints)[0][1]
-    launch = compiled("77", contraction.apply(dealt, hints)[0][1])
+    dealt = residues.REWRITE.apply(constant, hints)[0][1]
+    launch = compiled("77", contraction.REWRITE.apply(dealt, hints)[0][1])
     assert launch.matrix_instructions
     if triton.__version__.startswith("3.6"):  # what it was measured with; 3.9 spills 920 bytes
         assert launch.spill_bytes == 0
@@ -216,11 +222,11 @@ def test_a_gather_on_a_stride_ends_in_the_matrix_units() -> None:
 
 def test_what_is_read_twice_is_read_once() -> None:
     source, hints = first_kernel("36")
-    for move, text in rereads.apply(source, hints):
+    for move, text in rereads.REWRITE.apply(source, hints):
         assert text.count("tl.load(") == 1, move
 
 
-@pytest.mark.parametrize("rewrite", [address, caching, launch])
+@pytest.mark.parametrize("rewrite", [access.ADDRESSES, access.CACHE_HINTS, launch.REWRITE])
 def test_the_same_source_gives_the_same_forms(rewrite: object) -> None:
     source, hints = with_constants("82")
     assert rewrite.apply(source, hints) == rewrite.apply(source, hints)  # type: ignore[attr-defined]

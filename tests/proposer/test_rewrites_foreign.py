@@ -9,10 +9,17 @@ import sys
 
 import pytest
 
-from beamsearch.proposer.playbook.rewrites import contraction, launch, rereads, retile, strip
-from beamsearch.proposer.playbook.rewrites.compositions import ALL, simple
+from beamsearch.proposer.playbook.rewrites import contraction, launch, rereads, rows
+from beamsearch.proposer.playbook.rewrites.compositions import (
+    AFTER,
+    BEFORE,
+    SMALL,
+    STRUCTURES,
+    simple,
+)
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
 
+ALL = tuple(dict.fromkeys((*BEFORE, *sum(STRUCTURES, ()), *AFTER, *SMALL)))
 HEAD = """
 import torch
 import triton
@@ -295,11 +302,11 @@ def test_every_rewrite_and_composition_keeps_the_result(style: str) -> None:
 @pytest.mark.parametrize(
     ("style", "rewrite"),
     [
-        ("helper", retile),
-        ("helper", strip),
-        ("projection", contraction),
-        ("two passes", rereads),
-        ("autotuned", launch),
+        ("helper", rows.ROWS),
+        ("helper", rows.STRIPS),
+        ("projection", contraction.REWRITE),
+        ("two passes", rereads.REWRITE),
+        ("autotuned", launch.REWRITE),
     ],
 )
 def test_rewrites_reach_kernels_they_were_not_written_for(style: str, rewrite: object) -> None:
@@ -307,4 +314,13 @@ def test_rewrites_reach_kernels_they_were_not_written_for(style: str, rewrite: o
 
 
 def test_a_kernel_that_reads_what_it_writes_keeps_its_rows_apart() -> None:
-    assert strip.apply(IN_PLACE, Hints({"x": Shape(INPUT)})) == []
+    assert rows.STRIPS.apply(IN_PLACE, Hints({"x": Shape(INPUT)})) == []
+
+
+def test_a_grid_that_is_not_written_axis_by_axis_keeps_its_block() -> None:
+    starred = PROJECTION.replace(
+        "[(triton.cdiv(P, 64), N * O)]", "[(*(triton.cdiv(P, 64), N * O),)]"
+    )
+    assert starred != PROJECTION
+    moves = [move for move, _ in launch.REWRITE.apply(starred, Hints())]
+    assert moves and not any("BLOCK" in move for move in moves)

@@ -5,7 +5,7 @@ import pytest
 from beamsearch.records.candidate import Direction
 from beamsearch.records.verdict import Outcome
 from beamsearch.search import deal
-from beamsearch.search.plan import Origin
+from beamsearch.search.directions import Origin
 from kernel_profiling.profile import FindingKind
 from tests.search.made import CORRECT, candidate, failed, finding
 

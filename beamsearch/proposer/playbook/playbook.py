@@ -28,7 +28,6 @@ from beamsearch.proposer.questions import (
     VariantsQuestion,
 )
 from beamsearch.records.verdict import Outcome
-from kernel_profiling.profile import Finding
 
 AUTHOR = "playbook"
 ENOUGH = 8
@@ -59,12 +58,6 @@ class Playbook:
 
 def _fenced(record: Diagnosis | Reflection) -> str:
     return f"```json\n{json.dumps(record.model_dump(), indent=2, ensure_ascii=False)}\n```\n"
-
-
-def _finding(question: Situation) -> Finding | None:
-    """The finding the worker was sent after."""
-    wanted = question.direction.finding
-    return next((f for f in question.findings if f.kind == wanted), None)
 
 
 # -- choosing
@@ -105,9 +98,10 @@ def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
     before = {done: fmean(values) for done, values in gains.items()}
 
     def place(proposal: Proposal) -> tuple[bool, bool, int, float]:
+        done = move(proposal.what)
+        poor = done in record and fmean(record[done]) < POOR
         swept = question.tuned and proposal.names == (launch.REWRITE.name,)
-        gained = before.get(move(_what(proposal)), 1.0)
-        return _poor(proposal, record), swept, proposal.tier, -gained
+        return poor, swept, proposal.tier, -before.get(done, 1.0)
 
     return sorted(new.values(), key=place)
 
@@ -137,23 +131,17 @@ def _record(question: Situation) -> dict[str, list[float]]:
     for attempt in question.memory.attempts:
         if attempt.tuned_from is not None:
             continue  # its speedup is that of the change it was tuned after
-        name = move(attempt.description)
-        failed = attempt.outcome not in ("correct", "not_shown_correct", "duplicate", "no_code")
-        if failed:
-            record[name].append(0.0)
-        elif attempt.speedup_over_parent is not None:
-            record[name].append(attempt.speedup_over_parent)
+        speedup = attempt.speedup_over_parent
+        if attempt.outcome not in ("correct", "not_shown_correct", "duplicate", "no_code"):
+            speedup = 0.0
+        if speedup is not None:
+            record[move(attempt.description)].append(speedup)
     return record
 
 
 def move(what: str) -> str:
     """What was done but for making sizes constexpr, which goes with everything."""
     return "; ".join(m for m in what.split("; ") if not m.startswith("runtime sizes")) or what
-
-
-def _poor(proposal: Proposal, record: dict[str, list[float]]) -> bool:
-    tried = record.get(move(_what(proposal)), [])
-    return bool(tried) and sum(tried) / len(tried) < POOR
 
 
 @lru_cache(maxsize=8)
@@ -172,40 +160,34 @@ def _arguments(source: str, dtype: str) -> dict[str, object]:
     }
 
 
-def _what(proposal: Proposal) -> str:
-    return "; ".join(proposal.moves)
-
-
 # -- answering
 
 
 def _diagnosis(question: DiagnosisQuestion) -> str:
-    finding = _finding(question)
+    wanted = question.direction.finding
+    finding = next((f for f in question.findings if f.kind == wanted), None)
     tried = {a.description for a in question.memory.attempts}
-    chosen = [p for p in choose(question, set(), 8) if _what(p) not in tried][:2]
-    plan = " Then: ".join(_what(p) for p in chosen) or "a rewrite that was not tried yet"
-    where = f" (lines {', '.join(map(str, finding.lines))})" if finding and finding.lines else ""
-    cause = f"{finding.title}{where}" if finding else "the profile names no such finding"
+    chosen = [p for p in choose(question, set(), 8) if p.what not in tried][:2]
+    plan = " Then: ".join(p.what for p in chosen) or "a rewrite that was not tried yet"
+    cause, evidence, expected = "the profile names no such finding", [], None
+    if finding:
+        where = f" (lines {', '.join(map(str, finding.lines))})" if finding.lines else ""
+        cause, evidence = f"{finding.title}{where}", finding.evidence
+        expected = finding.gain_bound if any(p.tier == 0 for p in chosen) else None
     record = Diagnosis(
-        bottleneck=question.direction.finding,
+        bottleneck=wanted,
         cause=cause,
-        evidence=finding.evidence if finding else [],
+        evidence=evidence,
         plan=plan,
-        expected_speedup=finding.gain_bound
-        if finding and any(p.tier == 0 for p in chosen)
-        else None,
+        expected_speedup=expected,
     )
     return _fenced(record)
 
 
 def _variants(question: VariantsQuestion) -> str:
     chosen = choose(question, set(question.seen), question.variants)
-    if not chosen:
-        return NOTHING_LEFT + "\n"
-    parts = []
-    for proposal in chosen:
-        parts.append(f"{_what(proposal)}\n\n```python\n{proposal.source.rstrip()}\n```\n")
-    return "\n".join(parts)
+    parts = [f"{p.what}\n\n```python\n{p.source.rstrip()}\n```\n" for p in chosen]
+    return "\n".join(parts) or f"{NOTHING_LEFT}\n"
 
 
 def _reflection(question: ReflectionQuestion) -> str:

@@ -29,7 +29,11 @@ def gpu(name: str, dtype: str) -> str:
     part = _part(name)
     if part is None:
         return f"The GPU: {name}."
-    rates = [f"{part.tflops[key]:.4g} TFLOP/s {text}" for key, text in _rates(dtype)]
+    matrix = {"float32": "tf32", "bfloat16": "bfloat16", "float16": "float16"}.get(dtype)
+    plain = "float64" if dtype == "float64" else "float32"
+    rates = [f"{part.tflops[plain]:.4g} TFLOP/s {plain} on the ordinary cores"]
+    if matrix:
+        rates.insert(0, f"{part.tflops[matrix]:.4g} TFLOP/s {matrix} on the matrix units")
     return (
         f"The GPU: NVIDIA {part.name} (compute capability {part.capability / 10}), "
         f"{part.sms} SMs, each with {part.shared_bytes_per_sm >> 10} KiB of shared memory, "
@@ -50,13 +54,6 @@ def _part(name: str) -> Gpu | None:
         return None
 
 
-def _rates(dtype: str) -> list[tuple[str, str]]:
-    matrix = {"float32": "tf32", "bfloat16": "bfloat16", "float16": "float16"}.get(dtype)
-    rates = [(matrix, f"{matrix} on the matrix units")] if matrix else []
-    plain = "float64" if dtype == "float64" else "float32"
-    return [*rates, (plain, f"{plain} on the ordinary cores")]
-
-
 def capability(name: str) -> float | None:
     """Compute capability of the GPU, as 9.0; None where the part is not known."""
     part = _part(name)
@@ -73,11 +70,15 @@ def rules(profile: Profile) -> list[str]:
         if rule.estimated_speedup_percent and rule.name not in NO_HELP
     ]
     several = len({name for _, name, _ in found}) > 1
-    return [
-        f"{rule.name}{f' in `{name}`' if several else ''} (estimates {percent:.0f}%): "
-        f"{one_line(_for_readers(rule.message), RULE_CHARACTERS)}"
-        for percent, name, rule in sorted(found, key=lambda item: -item[0])[:RULES]
-    ]
+    lines = []
+    for percent, name, rule in sorted(found, key=lambda item: -item[0])[:RULES]:
+        # Without the sentences that point into the profiler's own pages.
+        sentences = re.split(r"(?<=\.)\s+", rule.message)
+        said = [s for s in sentences if not re.match(r"(Check|See|Look at|Refer|The CUDA) ", s)]
+        where = f" in `{name}`" if several else ""
+        message = one_line(" ".join(said), RULE_CHARACTERS)
+        lines.append(f"{rule.name}{where} (estimates {percent:.0f}%): {message}")
+    return lines
 
 
 def numbered(annotated: str) -> str:
@@ -87,32 +88,25 @@ def numbered(annotated: str) -> str:
     return "\n".join([f"line {head}", *(f"{n:4} {line}" for n, line in enumerate(lines, 1))])
 
 
-def _for_readers(message: str) -> str:
-    """A rule's message without the sentences that point into the profiler's own pages."""
-    sentences = re.split(r"(?<=\.)\s+", message)
-    kept = [s for s in sentences if not re.match(r"(Check|See|Look at|Refer|The CUDA) ", s)]
-    return " ".join(kept)
-
-
-def first_standing(question: FirstQuestion) -> list[str]:
-    """The floor of a problem that has no kernel yet."""
-    if question.floor is None:
-        return ["Floor: not known."]
-    given = question.floor.gives_away
-    told = [_floor(question.floor)]
-    return told + ([given.sentence] if given is not None and given.sentence else [])
-
-
-def standing(question: Question) -> list[str]:
-    """Time, floor, distance, traffic and launches, a line each."""
-    lines = [_time(question.parent_time)]
-    if question.floor is None:
+def standing(question: Question | FirstQuestion) -> list[str]:
+    """Time, floor, distance, traffic and launches, a line each; of a problem that has no kernel
+    yet the floor."""
+    floor, lines = question.floor, []
+    if floor is None:
         lines.append("Floor: not known.")
     else:
-        lines += [_floor(question.floor), _distance(question.parent_time, question.floor)]
-        if question.floor.gives_away is not None and question.floor.gives_away.sentence:
-            lines.append(question.floor.gives_away.sentence)
-    return lines + profiled(question.profile, question.floor)
+        given = floor.gives_away
+        lines += [_floor(floor)] + ([given.sentence] if given and given.sentence else [])
+    if isinstance(question, FirstQuestion):
+        return lines
+    time = question.parent_time
+    if floor is not None:
+        distance = "Distance to the floor: not known."
+        if time is not None and floor.time_ms > 0:
+            times = time.time_ms / floor.time_ms
+            distance = f"Distance: {tilde(time)}{times:.3g} times the floor."
+        lines.insert(1, distance)
+    return [_time(time), *lines, *profiled(question.profile, floor)]
 
 
 def profile_note(profile: Profile) -> str:
@@ -157,12 +151,6 @@ def _floor(floor: Floor) -> str:
         f"Floor: {compute}, for the arithmetic. The least bytes, {memory}, take "
         f"{floor.memory_ms:.3g} ms.{why}"
     )
-
-
-def _distance(time: Measurement | None, floor: Floor) -> str:
-    if time is None or floor.time_ms <= 0:
-        return "Distance to the floor: not known."
-    return f"Distance: {tilde(time)}{time.time_ms / floor.time_ms:.3g} times the floor."
 
 
 def _traffic(profile: Profile, floor: Floor | None) -> str:

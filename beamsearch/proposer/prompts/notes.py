@@ -30,20 +30,12 @@ class Note(Record):
 
 def read_notes(folder: Path | None = None) -> list[Note]:
     """Every note of a folder, by file name. Raises UsageError that names a file which is none."""
-    return list(_notes(folder or data_folder("prompts") / "knowledge"))
-
-
-@cache
-def _notes(folder: Path) -> tuple[Note, ...]:
-    return tuple(_read(path) for path in sorted(folder.glob("*.md")) if path.name != "README.md")
+    folder = folder or data_folder("prompts") / "knowledge"
+    return [_read(path) for path in sorted(folder.glob("*.md")) if path.name != "README.md"]
 
 
 def fitting(
-    known: Sequence[Note],
-    *,
-    findings: Sequence[str],
-    text: str,
-    capability: float | None,
+    known: Sequence[Note], *, findings: Sequence[str], text: str, capability: float | None
 ) -> list[Note]:
     """The notes that fit, best first: by the rank of the finding they answer, then those that look
     for words of the problem. `findings`: kinds by rank. `text`: problem and kernel. A GPU whose
@@ -63,6 +55,7 @@ def fitting(
     return sorted(fit, key=rank)
 
 
+@cache
 def _read(path: Path) -> Note:
     match = re.fullmatch(r"---\n(.*?)\n---\n(.*)", path.read_text(), re.DOTALL)
     if match is None:

@@ -10,6 +10,7 @@ from typing import Any
 from beamsearch.proposer.prompts.facts import one_line, profiled, tilde
 from beamsearch.proposer.questions import (
     Attempt,
+    Diagnosis,
     Idea,
     ReflectionQuestion,
     RepairQuestion,
@@ -17,7 +18,6 @@ from beamsearch.proposer.questions import (
     Trial,
 )
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.measurement import Measurement
 
 LESSON_CHARACTERS = 400
 """More than the 40 words that are asked for: of the 436 in `artifacts/claude`, where no length was
@@ -41,7 +41,37 @@ STAGES = {
 }
 """Stage that failed -> what that says of the cause."""
 CHECK_CHARACTERS = 1_200
+PLAN_CHARACTERS = {"bottleneck": 80, "cause": 1_200, "plan": 7_000}
+"""A plan is asked for in 600 words; of 16 real ones the longest was 6,100 characters."""
+ITEMS = 8
+"""Items of evidence, and predictions."""
+ITEM_CHARACTERS = 600
+"""An item of evidence may quote a line of code and its counters."""
 UNCHANGED = "The findings did not change."
+
+
+def plan(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The fields of a diagnosis by name, and what was left out of them in words."""
+    told = {name: getattr(diagnosis, name) for name in PLAN_CHARACTERS}
+    shown: dict[str, Any] = {
+        name: one_line(text, PLAN_CHARACTERS[name]) for name, text in told.items()
+    }
+    cut = [name for name, text in told.items() if shown[name] != one_line(text, len(text))]
+    evidence = [one_line(item, ITEM_CHARACTERS) for item in diagnosis.evidence[:ITEMS]]
+    if evidence != [one_line(item, len(item)) for item in diagnosis.evidence[:ITEMS]]:
+        cut.append("evidence")
+    left_out = [f"the end of the {' and of the '.join(cut)}"] if cut else []
+    for what, items in (("evidence", diagnosis.evidence), ("predictions", diagnosis.predicted)):
+        left_out += [f"{len(items) - ITEMS} more {what}"] if len(items) > ITEMS else []
+    return shown | {
+        "evidence": evidence,
+        "expected_speedup": diagnosis.expected_speedup,
+        "predicted": [
+            {"finding": one_line(item.finding, 80), "bound_after": item.bound_after}
+            for item in diagnosis.predicted[:ITEMS]
+        ],
+        "left_out": ", ".join(left_out),
+    }
 
 
 def idea(item: Idea) -> str:
@@ -119,22 +149,20 @@ def trial(
     candidate = item.candidate
     lines = item.diff.splitlines()
     kept = lines[: round(len(lines) * keep_diff)]
-    time = candidate.measurement
+    time, ratio = candidate.measurement, item.over_parent
+    told = "" if time is None else f"{time}"
+    if time is not None and ratio:
+        told += f", {tilde(time)}{ratio:.3g} times as fast as its parent"
     return {
         "name": candidate.name,
         "repair_of": candidate.repair_of,
         "tuned_from": candidate.tuned_from,
         "description": one_line(candidate.description),
         "verdict": verdict(candidate),
-        "time": "" if time is None else f"{time}{_speedup(item, time)}",
+        "time": told,
         "changes": _changes(question, item),
         "diff": "\n".join(kept),
     }
-
-
-def _speedup(item: Trial, time: Measurement) -> str:
-    ratio = item.over_parent
-    return f", {tilde(time)}{ratio:.3g} times as fast as its parent" if ratio else ""
 
 
 def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list[str]:

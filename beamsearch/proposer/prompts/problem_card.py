@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Any
 
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.least_work import least_work
@@ -38,17 +37,12 @@ def make_card(problem: Problem, torch_version: str, triton_version: str) -> Prob
         products=work.products,
         input_shapes=work.input_shapes,
         output_shape=work.output_shape,
-        bindable={name: _described(value) for name, value in sorted(values.items())},
+        bindable={
+            name: f"({', '.join(map(str, value.shape))}) {str(value.dtype).removeprefix('torch.')}"
+            if isinstance(value, torch.Tensor)
+            else f"= {value!r}"
+            for name, value in sorted(values.items())
+        },
         narrow_rows={name: size for name, size in aligned.items() if size < WIDEST_BYTES},
         versions=f"Triton {triton_version}, PyTorch {torch_version}",
     )
-
-
-def _described(value: Any) -> str:
-    """A tensor's shape and dtype, or the value."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        sizes = ", ".join(map(str, value.shape))
-        return f"({sizes}) {str(value.dtype).removeprefix('torch.')}"
-    return f"= {value!r}"

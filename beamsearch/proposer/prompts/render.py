@@ -9,16 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from beamsearch.llm.types import approximate_tokens
 from beamsearch.paths import data_folder
 from beamsearch.problem.kernel import alike
 from beamsearch.proposer.prompts import facts, outcomes
 from beamsearch.proposer.prompts.notes import Note, fitting, read_notes
-from beamsearch.proposer.prompts.plan import plan
 from beamsearch.proposer.questions import (
-    Earlier,
     FirstQuestion,
     Purpose,
     Question,
@@ -33,13 +31,9 @@ from kernel_profiling.profile import FindingKind
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-BUDGET: Mapping[Purpose, int] = {
+BUDGET: Mapping[Purpose, int] = dict.fromkeys(get_args(Purpose), 16_000) | {
     "first": 8_000,
-    "diagnosis": 16_000,
-    "variants": 16_000,
     "repair": 12_000,
-    "reflection": 16_000,
-    "review": 16_000,
 }
 """Tokens a prompt may have. Problem, kernel, profile, contract and notes of the kernels seen so far
 take 3,000 to 8,000; the rest is room for long kernels and for memory, which else grows for ever."""
@@ -137,23 +131,25 @@ def _render(question: Question | FirstQuestion, cuts: Iterable[str]) -> str:
         "problem": question.problem,
         "gpu": facts.gpu(question.gpu, question.problem.dtype),
         "notes": notes[: len(notes) - cut["note"]],
+        "standing": facts.standing(question),
         "left_out": _left_out(cut),
     }
-    if isinstance(question, FirstQuestion):
-        context["standing"] = facts.first_standing(question)
-    else:
+    if not isinstance(question, FirstQuestion):
         context |= _situation(question, cut) | _asked(question, cut)
     return _environment().get_template(f"{question.purpose}.j2").render(context)
 
 
 def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
     """What is shown of the kernel, its profile and the run."""
+    earlier = question.memory.earlier.lessons
     memory = question.memory.model_copy(
         update={
             "attempts": question.memory.attempts[cut["attempt"] :],
             "lessons": question.memory.lessons[cut["lesson"] :],
             "patterns_to_avoid": question.memory.patterns_to_avoid[cut["pattern"] :],
-            "earlier": _first_ones(question.memory.earlier, cut["earlier"]),
+            "earlier": question.memory.earlier.model_copy(
+                update={"lessons": earlier[: len(earlier) - cut["earlier"]]}
+            ),
         }
     )
     findings = question.findings[: len(question.findings) - cut["finding"]]
@@ -161,7 +157,6 @@ def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
         "parent": question.parent,
         "parent_source": question.parent_source,
         "annotated_source": "" if cut["margin"] else facts.numbered(question.annotated_source),
-        "standing": facts.standing(question),
         "profile_note": facts.profile_note(question.profile),
         "findings": [facts.finding(question, item) for item in findings],
         "rules": facts.rules(question.profile) if question.purpose == "diagnosis" else [],
@@ -173,23 +168,17 @@ def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
     }
 
 
-def _first_ones(earlier: Earlier, cut: int) -> Earlier:
-    """Without as many of the lessons that fit least, which are the last."""
-    kept = len(earlier.lessons) - cut
-    return earlier.model_copy(update={"lessons": earlier.lessons[:kept]})
-
-
 def _asked(question: Question, cut: Counter[str]) -> dict[str, Any]:
     """What one kind of question adds."""
     keep = 1 - cut["diff"] / DIFF_STEPS
     if isinstance(question, VariantsQuestion):
         told = {"variants": question.variants, "tuned": question.tuned}
-        return {"plan": plan(question.diagnosis), **told}
+        return {"plan": outcomes.plan(question.diagnosis), **told}
     if isinstance(question, ReflectionQuestion):
         trials = [outcomes.trial(question, item, keep) for item in question.trials]
-        return {"plan": plan(question.diagnosis), "trials": trials}
+        return {"plan": outcomes.plan(question.diagnosis), "trials": trials}
     if isinstance(question, RepairQuestion):
-        return {"plan": plan(question.diagnosis), **outcomes.repair(question, keep)}
+        return {"plan": outcomes.plan(question.diagnosis), **outcomes.repair(question, keep)}
     if isinstance(question, ReviewQuestion):
         return {"kernels": outcomes.kernels(question)[: len(question.variants) - cut["review"]]}
     return {}
@@ -212,12 +201,8 @@ def _notes(question: Question | FirstQuestion) -> list[Note]:
         found = [finding.kind.value for finding in question.findings]
         kinds = list(dict.fromkeys([question.direction.finding, *found]))
         text += question.parent_source
-    fit = fitting(
-        read_notes(),
-        findings=kinds,
-        text=text,
-        capability=facts.capability(question.gpu),
-    )
+    capability = facts.capability(question.gpu)
+    fit = fitting(read_notes(), findings=kinds, text=text, capability=capability)
     if isinstance(question, FirstQuestion):  # no finding ranks them
         fit.sort(key=lambda note: not note.mentions)
     kept: list[Note] = []

@@ -8,51 +8,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from beamsearch.proposer.playbook.rewrites import (
-    address,
-    caching,
+    access,
     constants,
     contraction,
     launch,
-    repack,
     rereads,
     residues,
-    retile,
-    strip,
+    rows,
     unroll,
 )
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Rewrite
+from beamsearch.proposer.playbook.rewrites.source import Rewrite
 from kernel_profiling.profile import FindingKind
-
-ALL: tuple[Rewrite, ...] = (
-    constants.REWRITE,
-    residues.REWRITE,
-    contraction.REWRITE,
-    repack.REWRITE,
-    rereads.REWRITE,
-    strip.REWRITE,
-    retile.REWRITE,
-    unroll.REWRITE,
-    address.REWRITE,
-    caching.REWRITE,
-    launch.REWRITE,
-)
-"""In the order in which they compose."""
 
 STRUCTURES: tuple[tuple[Rewrite, ...], ...] = (
     (residues.REWRITE, contraction.REWRITE),
     (rereads.REWRITE,),
-    (strip.REWRITE,),
-    (retile.REWRITE,),
+    (rows.STRIPS,),
+    (rows.ROWS,),
     (contraction.REWRITE,),
     (residues.REWRITE,),
 )
 """What changes how the work is cut, most gained first; one of them goes into a composition."""
-BEFORE: tuple[Rewrite, ...] = (constants.REWRITE,)
-AFTER: tuple[Rewrite, ...] = (repack.REWRITE, unroll.REWRITE, address.REWRITE)
+BEFORE = (constants.REWRITE,)
+AFTER = (access.REPACK, unroll.REWRITE, access.ADDRESSES)
 """What is added to a composition where it fits. No run measured `repack` or `address` apart, but
 winners hold them: without `address` Triton 3.6 makes 687 instructions of the max pooling's, not
 529, and without `repack` 48 loads of the transposed convolution's, not 34."""
+SMALL = (launch.REWRITE, access.CACHE_HINTS, unroll.REWRITE, access.ADDRESSES)
+"""What leaves the structure alone."""
 PAIRS = 24
 """Pairs of moves looked at when nothing simpler is left."""
 
@@ -69,6 +53,11 @@ class Proposal:
     findings: frozenset[FindingKind] = frozenset()
     tier: int = 0
     """0: a composition; 1: one move; 2: two moves."""
+
+    @property
+    def what(self) -> str:
+        """All that was done."""
+        return "; ".join(self.moves)
 
     def forms(self, rewrite: Rewrite, hints: Hints) -> list[Proposal]:
         """Every form of a rewrite of this kernel."""
@@ -113,10 +102,9 @@ def _compositions(base: Proposal, hints: Hints) -> Iterator[Proposal]:
 
 
 def _moves(base: Proposal, hints: Hints) -> Iterator[Proposal]:
-    """Every form of the rewrites that leave the structure alone, taken in turn: three of the
-    launch's, where most gain is, then one of each other."""
-    small = (launch.REWRITE, caching.REWRITE, unroll.REWRITE, address.REWRITE)
-    queues = [(base.forms(rewrite, hints), 3 if rewrite is small[0] else 1) for rewrite in small]
+    """Every form of the small rewrites, taken in turn: three of the launch's, where most gain is,
+    then one of each other."""
+    queues = [(base.forms(r, hints), 3 if r is launch.REWRITE else 1) for r in SMALL]
     while any(queue for queue, _ in queues):
         for queue, turn in queues:
             yield from queue[:turn]
@@ -128,7 +116,7 @@ def pairs(source: str, hints: Hints, seed: int) -> Iterator[Proposal]:
     moves = list(_moves(Proposal(source).first(BEFORE, hints), hints))
     chance = random.Random(seed)
     for draft in chance.sample(moves, min(PAIRS, len(moves))):
-        for rewrite in (launch.REWRITE, caching.REWRITE):
+        for rewrite in (launch.REWRITE, access.CACHE_HINTS):
             forms = draft.forms(rewrite, hints)
             if forms:
                 yield replace(chance.choice(forms), tier=2)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 
 from beamsearch.proposer.playbook.rewrites.digits import (
     FlatIndex,
     host_factors,
+    program_axis,
     take_apart,
     without,
 )
@@ -26,29 +26,23 @@ from beamsearch.proposer.playbook.rewrites.flow import (
     product,
     substitute_all,
 )
-from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
 from beamsearch.proposer.playbook.rewrites.launch import block_parameters, set_block
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
-    Module,
     NotApplicable,
-    Substitute,
-    add_constexpr,
+    Rewrite,
     assigned_in,
     calls,
     fresh,
-    grid_axes,
-    host_value,
     is_call,
     keyword,
     names_in,
     narrow_mask,
+    on_kernel,
     parse,
     replace,
-    set_argument,
-    set_grid,
     statements,
+    substitute,
     uncast,
 )
 from beamsearch.proposer.playbook.rewrites.unroll import range_bound
@@ -56,6 +50,8 @@ from kernel_profiling.profile import FindingKind
 
 LEAST = 16
 """The least length of any axis of `tl.dot`."""
+TILES = ((256, 64, 8), (128, 64, 4), (512, 64, 16), (128, 128, 8))
+"""Lanes, outputs and warps."""
 
 
 @dataclass
@@ -63,60 +59,48 @@ class _Product:
     """The loop, and its two loads."""
 
     loop: ast.For
+    variable: str
     accumulator: str
     lanes: ast.Call
     weights: ast.Call
     bound: str
 
 
-def apply(source: str, hints: Hints) -> list[Result]:
-    """Tiles of several sizes: lanes, outputs, warps."""
-    results = []
-    for sizes in ((256, 64, 8), (128, 64, 4), (512, 64, 16), (128, 128, 8)):
-        results += attempt_kernel(source, partial(_contract, sizes))
-    return results
-
-
-def _contract(
-    sizes: tuple[int, int, int], module: Module, kernel: ast.FunctionDef, launch: Launch
-) -> str:
+def _contract(launch: Launch, lanes: int, outputs: int, warps: int) -> str:
+    kernel = launch.kernel
     merge_augmented(kernel.body)
     if calls(kernel, *SHAPED, *REDUCTIONS) or len(calls(kernel, "arange")) != 1:
         raise NotApplicable("the kernel uses axes itself")
     found = _find(kernel)
-    digit, root = _digit(kernel, found)
-    extent = root.digits[0].extent
-    assert extent is not None
-    axes = grid_axes(launch)
-    host_extent = host_value(kernel, launch, parse(extent))
-    others = without(host_factors(axes[root.axis], launch), host_factors(host_extent, launch))
+    root = _digit(kernel, found)
+    digit, extent = root.digits[0].name, root.digits[0].extent
+    host_extent = launch.on_host(extent)
+    programs = host_factors(launch.grid_axes()[root.axis], launch)
+    others = without(programs, host_factors(parse(host_extent), launch))
     if others is None:
         raise NotApplicable("the grid does not cover the digit")
-    bound = host_value(kernel, launch, parse(found.bound))
-    blocks = block_parameters(module, kernel, launch)
-    axis = add_constexpr(kernel, launch, "OUTPUTS", _size(host_extent, sizes[1]))
-    depth = add_constexpr(kernel, launch, "DEPTH", _size(bound, 64))
+    bound = launch.on_host(found.bound)
+    blocks = block_parameters(launch)
+    axis = launch.add_constexpr("OUTPUTS", _size(host_extent, outputs))
+    depth = launch.add_constexpr("DEPTH", _size(bound, 64))
     inside = f"({digit} < {extent})"
     _replace_loop(kernel, found, depth, inside)
     _mask_others(kernel, found, digit, inside)
     _add_axes(kernel, axis)
     _define(kernel, root, axis)
     if len(blocks) == 1:
-        set_block(module, kernel, launch, blocks[0], sizes[0])
-    axes = grid_axes(launch)
+        set_block(launch, blocks[0], lanes)
     rest = f" * ({product(others)})" if others else ""
-    axes[root.axis] = parse(f"triton.cdiv({ast.unparse(host_extent)}, META['{axis}']){rest}")
-    set_grid(launch, axes)
-    set_argument(kernel, launch, "num_warps", ast.Constant(value=sizes[2]))
-    loop = ast.unparse(found.loop.target)
+    launch.set_axis(root.axis, f"triton.cdiv({host_extent}, META['{axis}']){rest}")
+    launch.set_argument("num_warps", f"{warps}")
     return (
-        f"sum over {loop} in {kernel.name} done by tl.dot, "
-        f"tile {sizes[0]} by up to {sizes[1]} of {digit}, {sizes[2]} warps"
+        f"sum over {ast.unparse(found.loop.target)} in {kernel.name} done by tl.dot, "
+        f"tile {lanes} by up to {outputs} of {digit}, {warps} warps"
     )
 
 
-def _size(host: ast.expr, most: int) -> ast.expr:
-    return parse(f"max({LEAST}, min(triton.next_power_of_2({ast.unparse(host)}), {most}))")
+def _size(host: str, most: int) -> str:
+    return f"max({LEAST}, min(triton.next_power_of_2({host}), {most}))"
 
 
 def _find(kernel: ast.FunctionDef) -> _Product:
@@ -124,34 +108,33 @@ def _find(kernel: ast.FunctionDef) -> _Product:
     flow = Flow(kernel)
     for loop in [n for n in ast.walk(kernel) if isinstance(n, ast.For)]:
         bound = range_bound(loop)
-        last = loop.body[-1]
+        *before, last = loop.body
         if bound is None or is_call(loop.iter, "static_range") or len(calls(loop, "load")) != 2:
             continue
-        if not all(isinstance(s, ast.Assign) for s in loop.body[:-1]):
+        match loop.target, last:
+            case (
+                ast.Name(variable),
+                ast.AugAssign(ast.Name(name), ast.Add(), ast.BinOp(left, ast.Mult(), right)),
+            ) if all(isinstance(s, ast.Assign) for s in before):
+                local = assigned_in(before)
+                one, other = _as_load(left, local), _as_load(right, local)
+            case _:
+                continue
+        if one is None or other is None:
             continue
-        if not (isinstance(last, ast.AugAssign) and isinstance(last.op, ast.Add)):
+        if flow.is_vector(other.args[0]):
+            one, other = other, one
+        if not flow.is_vector(one.args[0]) or flow.is_vector(other.args[0]):
             continue
-        if not (isinstance(last.value, ast.BinOp) and isinstance(last.value.op, ast.Mult)):
+        if keyword(other, "mask") is not None or flow.is_vector(bound):
             continue
-        local = assigned_in(loop.body[:-1])
-        sides = [_as_load(s, local) for s in (last.value.left, last.value.right)]
-        if any(s is None for s in sides):
-            continue
-        vector = [flow.is_vector(s.args[0]) for s in sides if s is not None]
-        if sorted(vector) != [False, True]:
-            continue
-        lanes, weights = sides if vector[0] else sides[::-1]
-        assert lanes is not None and weights is not None and isinstance(last.target, ast.Name)
-        if keyword(weights, "mask") is not None or flow.is_vector(bound):
-            continue
-        other = keyword(lanes, "other")
-        if keyword(lanes, "mask") is not None and ast.unparse(other or parse("None")) not in (
-            "0.0",
-            "0",
+        outside = keyword(one, "other")
+        if keyword(one, "mask") is not None and (
+            outside is None or ast.unparse(outside) not in ("0.0", "0")
         ):
             continue
-        _check_accumulator(kernel, last.target.id, loop)
-        return _Product(loop, last.target.id, lanes, weights, ast.unparse(bound))
+        _check_accumulator(kernel, name, last)
+        return _Product(loop, variable, name, one, other, ast.unparse(bound))
     raise NotApplicable("no loop that sums a product of two loads")
 
 
@@ -160,117 +143,96 @@ def _as_load(node: ast.expr, local: dict[str, ast.expr]) -> ast.Call | None:
         node = uncast(node)
         if is_call(node, "load"):
             return node
-        if isinstance(node, ast.Name) and node.id in local:
-            node = local[node.id]
+        node = local.get(ast.unparse(node), node)
     return None
 
 
-def _check_accumulator(kernel: ast.FunctionDef, name: str, loop: ast.For) -> None:
-    """The accumulator starts as float32 zeros, and only this loop adds to it."""
-    values = [
-        s
-        for s in ast.walk(kernel)
-        if isinstance(s, ast.Assign | ast.AugAssign)
-        and name in names_in(s.targets[0] if isinstance(s, ast.Assign) else s.target)
-    ]
-    starts = [s for s in values if isinstance(s, ast.Assign)]
-    if len(values) != 2 or len(starts) != 1 or not is_call(starts[0].value, "zeros"):
+def _check_accumulator(kernel: ast.FunctionDef, name: str, addition: ast.stmt) -> None:
+    """The accumulator starts as float32 zeros, and only this statement adds to it."""
+    starts, additions = [], []
+    for node in ast.walk(kernel):
+        match node:
+            case ast.Assign([target, *_], value) if name in names_in(target):
+                starts.append(value)
+            case ast.AugAssign(target) if name in names_in(target):
+                additions.append(node)
+    if additions != [addition] or len(starts) != 1 or not is_call(starts[0], "zeros"):
         raise NotApplicable("the accumulator is not a plain sum")
-    if "float32" not in ast.unparse(starts[0].value):
+    if "float32" not in ast.unparse(starts[0]):
         raise NotApplicable("the accumulator is not float32")
     if len(calls(kernel, "zeros", "full")) != 1:
         raise NotApplicable("several accumulators")
-    if loop.body[-1] not in values:
-        raise NotApplicable("another loop adds to the accumulator")
 
 
-def _digit(kernel: ast.FunctionDef, found: _Product) -> tuple[str, FlatIndex]:
+def _digit(kernel: ast.FunctionDef, found: _Product) -> FlatIndex:
     """The program id's fastest digit that only the weights depend on, taken apart."""
     flow = Flow(kernel)
     weights = flow.closure(names_in(found.weights.args[0]))
-    found.lanes.is_lanes = True  # type: ignore[attr-defined]
     for axis in (0, 1, 2):
-        trial = FlatIndex("<program>", axis, f"tl.program_id({axis})", None)
-        changed = deepcopy(kernel)
+        trial, root = (FlatIndex("<program>", axis, f"tl.program_id({axis})") for _ in range(2))
+        copies: dict[int, ast.Call] = {}
+        changed = deepcopy(kernel, copies)
         try:
             take_apart(changed, trial, flow)
         except NotApplicable:
             continue
         digit = trial.digits[0].name
         left = Flow(changed)
-        address = next(c for c in calls(changed, "load") if getattr(c, "is_lanes", False)).args[0]
+        address = copies[id(found.lanes)].args[0]
         lanes = left.closure(names_in(address))
         sources = [address, *(v for name in lanes for v in left.assigned.get(name, []))]
-        whole = any(_axis(c) == axis for value in sources for c in calls(value, "program_id"))
+        whole = any(program_axis(n) == axis for source in sources for n in ast.walk(source))
         if digit in weights and digit not in lanes and not whole:
-            root = FlatIndex("<program>", axis, f"tl.program_id({axis})", None)
             take_apart(kernel, root, flow)
-            return digit, root
+            return root
     raise NotApplicable("no digit of a program id that only the weights vary with")
 
 
-def _axis(call: ast.Call) -> int | None:
-    node = call.args[0] if call.args else call.keywords[0].value
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
-
-
 def _replace_loop(kernel: ast.FunctionDef, found: _Product, depth: str, inside: str) -> None:
-    loop = found.loop
-    assert isinstance(loop.target, ast.Name)
-    variable = loop.target.id
+    loop, variable, total = found.loop, found.variable, found.accumulator
     local = {k: v for k, v in assigned_in(loop.body).items() if not calls(v, "load")}
-    start = fresh(kernel, f"{variable}_start")
-    row, column = fresh(kernel, f"{variable}_row"), fresh(kernel, f"{variable}_column")
-    used = names_in(kernel)
-    left = "left" if "left" not in used else fresh(kernel, "left")
-    right = fresh(kernel, "right")
-    texts = []
-    for call, name in ((found.lanes, row), (found.weights, column)):
-        swap = {variable: ast.Name(id=name, ctx=ast.Load())}
-        address = Substitute(swap).visit(substitute_all(call.args[0], local))
+    start, row, column = (fresh(kernel, f"{variable}_{n}") for n in ("start", "row", "column"))
+    left, right = fresh(kernel, "left"), fresh(kernel, "right")
+
+    def load(call: ast.Call, name: str, *conditions: str) -> str:
+        def at(node: ast.expr) -> str:
+            return ast.unparse(substitute(substitute_all(node, local), {variable: parse(name)}))
+
         mask = keyword(call, "mask")
-        parts = [f"({name} < {found.bound})"]
-        if name == column:
-            parts.append(inside)
-        if mask is not None:
-            parts.insert(0, f"({ast.unparse(Substitute(swap).visit(substitute_all(mask, local)))})")
-        extra = "".join(
-            f", {k.arg}={ast.unparse(k.value)}"
-            for k in call.keywords
-            if k.arg not in ("mask", "other")
-        )
-        texts.append(f"tl.load({ast.unparse(address)}, mask={' & '.join(parts)}, other=0.0{extra})")
-    loop.target = ast.Name(id=start, ctx=ast.Store())
-    loop.iter = parse(f"range(0, {found.bound}, {depth})")
-    total = found.accumulator
-    loop.body = statements(
+        first = [] if mask is None else [f"({at(mask)})"]
+        masks = " & ".join([*first, f"({name} < {found.bound})", *conditions])
+        others = [k for k in call.keywords if k.arg not in ("mask", "other")]
+        extra = "".join(f", {k.arg}={ast.unparse(k.value)}" for k in others)
+        return f"tl.load({at(call.args[0])}, mask={masks}, other=0.0{extra})"
+
+    body = (
         f"{row} = {start} + tl.arange(0, {depth})[None, :]\n"
         f"{column} = {start} + tl.arange(0, {depth})[:, None]\n"
-        f"{left} = {texts[0]}\n"
-        f"{right} = {texts[1]}\n"
+        f"{left} = {load(found.lanes, row)}\n"
+        f"{right} = {load(found.weights, column, inside)}\n"
         f"{total} = tl.dot({left}, {right}, {total}, input_precision='ieee')\n"
     )
+    loop.target = ast.Name(id=start, ctx=ast.Store())
+    loop.iter = parse(f"range(0, {found.bound}, {depth})")
+    loop.body = statements(body)
 
 
 def _mask_others(kernel: ast.FunctionDef, found: _Product, digit: str, inside: str) -> None:
     """Reads and writes that vary with the digit stay inside its extent."""
     flow = Flow(kernel)
     inner = {id(n) for n in ast.walk(found.loop)}
-    reached = False
+    stored = False
     for call in calls(kernel, "load", "store"):
         if id(call) in inner:
             continue
         names = flow.closure(names_in(call.args[0]))
-        program = any(
-            calls(v, "program_id") for n in names for v in flow.assigned.get(n, [])
-        ) or calls(call.args[0], "program_id")
-        if digit not in names and not program:
-            if is_call(call, "store"):
-                raise NotApplicable("a store that does not vary with the digit")
-            continue
-        reached = reached or is_call(call, "store")
-        narrow_mask(call, inside)
-    if not reached:
+        values = [call.args[0], *(v for n in names for v in flow.assigned.get(n, []))]
+        if digit in names or any(calls(value, "program_id") for value in values):
+            stored = stored or is_call(call, "store")
+            narrow_mask(call, inside)
+        elif is_call(call, "store"):
+            raise NotApplicable("a store that does not vary with the digit")
+    if not stored:
         raise NotApplicable("nothing is stored by the digit")
 
 
@@ -292,21 +254,19 @@ def _define(kernel: ast.FunctionDef, root: FlatIndex, axis: str) -> None:
     """Define the digit as an axis, and the program id as it was."""
     digit, rest = root.digits[0], root.digits[1]
     whole = f"({rest.name} * ({digit.extent}) + {digit.name})"
-
-    def program(node: ast.AST) -> ast.expr | None:
-        own = is_call(node, "program_id") and _axis(node) == root.axis
-        return parse(whole) if own else None
-
-    replace(kernel, program)
+    replace(kernel, lambda node: parse(whole) if program_axis(node) == root.axis else None)
     group = fresh(kernel, "group")
     groups = f"(({digit.extent} + {axis} - 1) // {axis})"
-    lines = statements(
+    at = 1 if ast.get_docstring(kernel) else 0
+    kernel.body[at:at] = statements(
         f"{group} = {root.program}\n"
         f"{digit.name} = {group} % {groups} * {axis} + tl.arange(0, {axis})[None, :]\n"
         f"{rest.name} = {group} // {groups}\n"
     )
-    at = 1 if ast.get_docstring(kernel) else 0
-    kernel.body[at:at] = lines
 
 
-REWRITE = Rewrite("matrix units", (FindingKind.IDLE_MATRIX_UNITS, FindingKind.ISSUE_BOUND), apply)
+REWRITE = Rewrite(
+    "matrix units",
+    (FindingKind.IDLE_MATRIX_UNITS, FindingKind.ISSUE_BOUND),
+    on_kernel(_contract, TILES),
+)

@@ -1,4 +1,4 @@
-"""What a rewrite may know beside the source: the launch's values at the problem's own shapes.
+"""What a rewrite may know beside the source: the call's arguments at the problem's own shapes.
 
 Only choices rest on these (how far to unroll, how wide a block); a rewrite's result is right at
 every shape.
@@ -7,22 +7,24 @@ every shape.
 from __future__ import annotations
 
 import ast
+import builtins
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from beamsearch.proposer.playbook.rewrites.source import Launch, Module, argument, parameters
-
-OPERATORS: dict[type[ast.operator], Any] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-    ast.Div: lambda a, b: a / b,
-    ast.Pow: lambda a, b: a**b,
+OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
 }
+UNKNOWN = object()
+"""A value that cannot be worked out."""
 
 
 @dataclass(frozen=True)
@@ -44,62 +46,33 @@ class Hints:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """A `Shape`, or a plain value."""
 
-    def launch_values(self, module: Module, kernel: str) -> dict[str, int]:
-        """The integers a kernel's only launch passes, as far as they can be worked out."""
-        launches = module.launches.get(kernel, [])
-        if len(launches) != 1:
-            return {}
-        launch, node = launches[0], module.kernels[kernel]
-        values = _Host(module, self.arguments).run(launch)
-        found = {}
-        for parameter in parameters(node):
-            given = argument(node, launch, parameter.arg)
-            if given is None:
-                continue
-            value = values.value(given)
-            if isinstance(value, int) and not isinstance(value, bool):
-                found[parameter.arg] = value
-        return found
-
     def total_elements(self) -> int:
         """Elements of the largest tensor known; 0 where none is."""
         shapes = [value for value in self.arguments.values() if isinstance(value, Shape)]
         return max((shape.elements for shape in shapes), default=0)
 
 
-class _Unknown:
-    """A value that cannot be worked out."""
+class HostValues:
+    """Works out a host function's values from its arguments, executing nothing."""
 
-
-UNKNOWN = _Unknown()
-
-
-class _Host:
-    """Works out a host function's integers, executing nothing."""
-
-    def __init__(self, module: Module, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, module: ast.Module, function: ast.AST, arguments: Mapping[str, Any]) -> None:
         self.names: dict[str, Any] = {}
-        for node in module.tree.body:
-            if isinstance(node, ast.Assign):
-                self._assign(node.targets[0], self.value(node.value))
-        self.arguments = arguments
+        self._assign_all(module.body)
+        self.names |= arguments
+        self._assign_all(list(ast.walk(function)))
 
-    def run(self, launch: Launch) -> _Host:
-        """Take in the assignments of the launch's function in order."""
-        self.names |= self.arguments
-        for node in ast.walk(launch.function):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                self._assign(node.targets[0], self.value(node.value))
-        return self
+    def _assign_all(self, nodes: list[Any]) -> None:
+        for node in nodes:
+            for target in node.targets if isinstance(node, ast.Assign) else ():
+                self._assign(target, self.value(node.value))
 
     def _assign(self, target: ast.expr, value: Any) -> None:
         if isinstance(target, ast.Name):
             self.names[target.id] = value
         elif isinstance(target, ast.Tuple):
-            parts = value if isinstance(value, tuple) else ()
-            if len(parts) != len(target.elts):
-                parts = (UNKNOWN,) * len(target.elts)
-            for element, part in zip(target.elts, parts, strict=True):
+            if not isinstance(value, tuple) or len(value) != len(target.elts):
+                value = (UNKNOWN,) * len(target.elts)
+            for element, part in zip(target.elts, value, strict=True):
                 self._assign(element, part)
 
     def value(self, node: ast.expr) -> Any:
@@ -109,40 +82,36 @@ class _Host:
         except (TypeError, ValueError, ZeroDivisionError, IndexError, KeyError, OverflowError):
             return UNKNOWN
 
-    def _value(self, node: ast.expr) -> Any:  # noqa: PLR0911, C901 - one line a kind of expression
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Name):
-            return self.names.get(node.id, UNKNOWN)
-        if isinstance(node, ast.BinOp):
-            operate = OPERATORS[type(node.op)]
-            return operate(self._value(node.left), self._value(node.right))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self._value(node.operand)
-        if isinstance(node, ast.Tuple | ast.List):
-            return tuple(self._value(item) for item in node.elts)
-        if isinstance(node, ast.Subscript):
-            value = self._value(node.value)
-            if isinstance(node.slice, ast.Slice):
+    def _value(self, node: ast.expr) -> Any:  # noqa: PLR0911, C901 - one case a kind of expression
+        match node:
+            case ast.Constant(value):
+                return value
+            case ast.Name(name):
+                return self.names.get(name, UNKNOWN)
+            case ast.BinOp(left, sign, right):
+                return OPERATORS[type(sign)](self._value(left), self._value(right))
+            case ast.UnaryOp(ast.USub(), operand):
+                return -self._value(operand)
+            case ast.Tuple(items) | ast.List(items):
+                return tuple(map(self._value, items))
+            case ast.Subscript(_, ast.Slice()):
                 return UNKNOWN
-            index = self._value(node.slice)
-            return value if isinstance(value, int) and index == 0 else value[index]
-        if isinstance(node, ast.Attribute):
-            value = self._value(node.value)
-            return value.sizes if isinstance(value, Shape) and node.attr == "shape" else UNKNOWN
-        if isinstance(node, ast.Call):
-            return self._call(node)
-        if isinstance(node, ast.GeneratorExp) and len(node.generators) == 1:
-            return self._comprehension(node)
+            case ast.Subscript(whole, at):
+                value, index = self._value(whole), self._value(at)
+                return value if isinstance(value, int) and index == 0 else value[index]
+            case ast.Attribute(whole, "shape"):
+                value = self._value(whole)
+                return value.sizes if isinstance(value, Shape) else UNKNOWN
+            case ast.Call():
+                return self._call(node)
+            case ast.GeneratorExp(element, [generator]):
+                results, outside = [], dict(self.names)
+                for item in self._value(generator.iter):
+                    self._assign(generator.target, item)
+                    results.append(self.value(element))
+                self.names = outside
+                return tuple(results)
         return UNKNOWN
-
-    def _comprehension(self, node: ast.GeneratorExp) -> Any:
-        generator, results, kept = node.generators[0], [], dict(self.names)
-        for item in self._value(generator.iter):
-            self._assign(generator.target, item)
-            results.append(self.value(node.elt))
-        self.names = kept
-        return tuple(results)
 
     def _call(self, node: ast.Call) -> Any:
         function = ast.unparse(node.func)
@@ -152,13 +121,10 @@ class _Host:
         if function.endswith("next_power_of_2"):
             return 1 << (arguments[0] - 1).bit_length()
         if function in ("min", "max", "int", "abs", "len"):
-            return _BUILTINS[function](*arguments)
+            return getattr(builtins, function)(*arguments)
         if isinstance(node.func, ast.Attribute):
             return _tensor_method(self._value(node.func.value), node.func.attr, arguments)
         return UNKNOWN
-
-
-_BUILTINS: dict[str, Any] = {"min": min, "max": max, "int": int, "abs": abs, "len": len}
 
 
 def _tensor_method(value: Any, name: str, arguments: list[Any]) -> Any:  # noqa: PLR0911

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection
-from functools import partial
 
 from beamsearch.proposer.playbook.rewrites.flow import Flow
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
     NotApplicable,
-    argument,
+    Result,
+    Rewrite,
     calls,
     constexprs,
-    grid_axes,
+    is_store,
     keyword,
     names_in,
+    on_module,
     parse,
-    set_argument,
-    set_grid,
 )
 from kernel_profiling.profile import FindingKind
 
@@ -31,21 +29,21 @@ FACTORS = (2, 0.5, 4, 0.25)
 """A block size is halved, doubled and quadrupled; all sizes stay powers of two."""
 NEAR = (0.5, 2)
 LARGEST = 16384
+Point = dict[str, int]
+"""Settings that change together."""
 
 
 def apply(source: str, hints: Hints) -> list[Result]:
     """One parameter changed at a time, then block and warps together."""
     results: list[Result] = []
-    try:
-        module = Module(source)
-    except NotApplicable:
-        return []
-    for name, kernel, launches in module.launched():
-        results += _tuned(source, name, kernel)
-        if len(launches) != 1 or len(kernel.decorator_list) != 1:
-            continue
-        near, far, stages, registers = _points(module, kernel, launches[0])
-        results += _forms(source, name, [*near, *far, *stages, *registers])
+    for kernel, launches in _launched(source):
+        if any("autotune" in ast.unparse(d) for d in kernel.decorator_list):
+            # More configurations for an autotuned kernel: each list scaled.
+            scales = (("num_warps", 2), ("num_warps", 0.5), ("num_stages", 2))
+            results += on_module(_scale, [(kernel.name, *scale) for scale in scales])(source, hints)
+        if len(launches) == 1 and len(kernel.decorator_list) == 1:
+            near, far, stages, registers = _points(launches[0])
+            results += _forms(source, kernel.name, [*near, *far, *stages, *registers])
     return results
 
 
@@ -53,50 +51,45 @@ def settings_of(source: str, launched: Collection[str] = ()) -> list[list[Result
     """For each kernel that is launched once and not tuned by its author: its settings, one changed
     at a time, the likeliest first. `launched`: the kernels that the call at hand launches, where
     this is known; those for other shapes are left out."""
+    found = {}
+    for kernel, launches in _launched(source):
+        wanted = not launched or kernel.name in launched
+        if wanted and len(launches) == 1 and len(kernel.decorator_list) == 1:
+            near, far, stages, registers = _points(launches[0])
+            points = [*near, *stages, *far, *registers]
+            found[kernel.name] = _forms(source, kernel.name, points)
+    if len(found) == 1:
+        return list(found.values())
+    return [[(f"{name}: {what}", form) for what, form in forms] for name, forms in found.items()]
+
+
+def _launched(source: str) -> list[tuple[ast.FunctionDef, list[Launch]]]:
+    """Every kernel that host code launches."""
     try:
-        module = Module(source)
+        launches = Module(source, Hints()).launches
     except NotApplicable:
         return []
-    found = []
-    for name, kernel, launches in module.launched():
-        if launched and name not in launched:
-            continue
-        if len(launches) == 1 and len(kernel.decorator_list) == 1:
-            near, far, stages, registers = _points(module, kernel, launches[0])
-            found.append((name, _forms(source, name, [*near, *stages, *far, *registers])))
-    if len(found) == 1:
-        return [found[0][1]]
-    return [[(f"{name}: {what}", form) for what, form in forms] for name, forms in found]
-
-
-Point = dict[str, int]
+    return [(several[0].kernel, several) for several in launches.values() if several]
 
 
 def _forms(source: str, name: str, points: list[Point]) -> list[Result]:
     """The source with each of the settings."""
-    results: list[Result] = []
-    for point in _unique(points):
-        results += attempt(source, partial(_set, name, point))
-    return results
+    different = [point for i, point in enumerate(points) if point not in points[:i]]
+    return on_module(_set, [(name, point) for point in different])(source, Hints())
 
 
-def _points(
-    module: Module, kernel: ast.FunctionDef, launch: Launch
-) -> tuple[list[Point], list[Point], list[Point], list[Point]]:
+def _points(launch: Launch) -> tuple[list[Point], list[Point], list[Point], list[Point]]:
     """Settings to try: warps and blocks near those there are, further ones, stages, registers."""
-    warps = _option(module, launch, "num_warps") or 4
+    kernel = launch.kernel
+    warps = _number(_limit(keyword(launch.call, "num_warps"), launch)) or 4
     near: list[Point] = [{"num_warps": w} for w in (warps * 2, warps // 2) if w in WARPS]
     far: list[Point] = [{"num_warps": w} for w in (warps * 4, warps // 4) if w in WARPS]
-    blocks = block_parameters(module, kernel, launch)
-    for name in blocks:
-        limit = _limit(argument(kernel, launch, name), module, launch)
-        assert limit is not None and isinstance(limit.value, int)
-        value = limit.value
+    for name in block_parameters(launch):
+        value = _number(_limit(launch.argument(name), launch)) or 0
         for factor in FACTORS:
-            new = int(value * factor)
-            if not 1 <= new <= LARGEST:
+            step: Point = {name: int(value * factor)}
+            if not 1 <= step[name] <= LARGEST:
                 continue
-            step: Point = {name: new}
             wide = int(warps * factor)
             both: list[Point] = [{**step, "num_warps": wide}] if wide in WARPS else []
             if factor in NEAR:
@@ -106,121 +99,92 @@ def _points(
     stages: list[Point] = []
     # Loads are pipelined by it where they feed a matrix product in a loop, and nowhere else.
     if any(calls(n, "dot", "dot_scaled") for n in ast.walk(kernel) if isinstance(n, ast.For)):
-        now = _option(module, launch, "num_stages") or 3
+        now = _number(_limit(keyword(launch.call, "num_stages"), launch)) or 3
         stages = [{"num_stages": s} for s in STAGES if s != now]
     limited = keyword(launch.call, "maxnreg") is not None
     registers: list[Point] = [] if limited else [{"maxnreg": n} for n in (64, 128, 255)]
     return near, far, stages, registers
 
 
-def _unique(points: list[Point]) -> list[Point]:
-    return [point for i, point in enumerate(points) if point not in points[:i]]
-
-
-def _set(name: str, point: Point, module: Module) -> str:
-    kernel, launch = module.kernels[name], module.launches[name][0]
+def _set(module: Module, name: str, point: Point) -> str:
+    launch = module.launches[name][0]
     for key, value in point.items():
         if key in ("num_warps", "num_stages", "maxnreg"):
             given = keyword(launch.call, key)
-            named = _limit(given, module, launch) if isinstance(given, ast.Name) else None
+            named = _limit(given, launch) if isinstance(given, ast.Name) else None
             if named is not None:
                 named.value = value
             else:
-                set_argument(kernel, launch, key, ast.Constant(value=value))
+                launch.set_argument(key, f"{value}")
         else:
-            set_block(module, kernel, launch, key, value)
+            set_block(launch, key, value)
     return ", ".join(f"{key} {value}" for key, value in point.items())
 
 
-def _constant(node: ast.expr | None) -> int | None:
+def _number(node: ast.expr | None) -> int | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
-def _option(module: Module, launch: Launch, name: str) -> int | None:
-    """What a launch gives for one of Triton's own parameters."""
-    limit = _limit(keyword(launch.call, name), module, launch)
-    return limit.value if limit is not None and isinstance(limit.value, int) else None
-
-
-def _limit(node: ast.expr | None, module: Module, launch: Launch) -> ast.Constant | None:
-    """The constant that says how large a block is: all of it, the limit of its min, or what the one
+def _limit(node: ast.expr | None, launch: Launch) -> ast.Constant | None:
+    """The integer that says how large a block is: all of it, the limit of its min, or what the one
     assignment of a name gives it, in the host function or the module."""
     if isinstance(node, ast.Name):
-        node = _assigned(node.id, module, launch)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("min", "max"):
-        if ast.unparse(node.func) == "max":
-            return next((found for a in node.args if (found := _limit_of_min(a))), None)
-        return _limit_of_min(node)
+        node = _assigned(node.id, launch)
+    match node:
+        case ast.Call(ast.Name("max"), args):
+            node = next((limit for a in args if (limit := _limit_of_min(a))), None)
+        case ast.Call():
+            node = _limit_of_min(node)
     return node if isinstance(node, ast.Constant) and type(node.value) is int else None
 
 
-def _assigned(name: str, module: Module, launch: Launch) -> ast.expr | None:
+def _limit_of_min(node: ast.expr) -> ast.Constant | None:
+    match node:
+        case ast.Call(ast.Name("min"), args):
+            return next((a for a in args if isinstance(a, ast.Constant)), None)
+    return None
+
+
+def _assigned(name: str, launch: Launch) -> ast.expr | None:
     """What a name is given, where that happens once in all."""
-    stores = [
-        node
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-    ]
-    if len(stores) != 1 or any(
-        a.arg == name for a in ast.walk(launch.function.args) if isinstance(a, ast.arg)
-    ):
-        return None
-    for scope in (launch.function, module.tree):
-        for statement in scope.body:
+    tree, function = launch.module.tree, launch.function
+    stores = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and is_store(n)]
+    is_parameter = any(isinstance(a, ast.arg) and a.arg == name for a in ast.walk(function.args))
+    if len(stores) == 1 and not is_parameter:
+        for statement in [*function.body, *tree.body]:
             if isinstance(statement, ast.Assign) and statement.targets == stores:
                 return statement.value
     return None
 
 
-def _limit_of_min(node: ast.expr) -> ast.Constant | None:
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "min":
-        return next((a for a in node.args if isinstance(a, ast.Constant)), None)
-    return None
-
-
-def block_parameters(module: Module, kernel: ast.FunctionDef, launch: Launch) -> list[str]:
+def block_parameters(launch: Launch) -> list[str]:
     """Constexpr parameters that can be changed at the launch, the grid following along."""
-    found = []
-    flow = Flow(kernel)
-    for name in sorted(constexprs(kernel)):
-        given = argument(kernel, launch, name)
-        limit = _limit(given, module, launch)
-        if limit is None or not isinstance(limit.value, int) or not _is_block(kernel, name):
+    kernel, found = launch.kernel, []
+    sized = [a for call in calls(kernel, "arange", "static_range") for a in call.args]
+    lengths = {a.id for a in sized if isinstance(a, ast.Name)}
+    sizes = {name: _number(_limit(launch.argument(name), launch)) for name in constexprs(kernel)}
+    for name, size in sorted(sizes.items()):
+        if size is None or name not in lengths:
             continue
-        value = limit.value
         try:
-            axes = grid_axes(launch)
+            axes = launch.grid_axes()
         except NotApplicable:
             continue
-        follows = any(f"META['{name}']" in ast.unparse(axis) for axis in axes)
-        if follows or (isinstance(given, ast.Name) and _reads(launch.function, given.id) > 1):
+        given = launch.argument(name)
+        nodes = [n for n in ast.walk(launch.function) if isinstance(n, ast.Name)]
+        reads = [n.id for n in nodes if not is_store(n)]
+        if _follows(axes, name) or (isinstance(given, ast.Name) and reads.count(given.id) > 1):
             found.append(name)  # the grid is made from it, or the host makes it from the name
-        elif _grid_literals(axes, value):
-            limits = [
-                _limit(argument(kernel, launch, other), module, launch)
-                for other in constexprs(kernel) - {name}
-            ]
-            if not any(other is not None and other.value == value for other in limits):
+        elif _grid_literals(axes, size):
+            if list(sizes.values()).count(size) == 1:
                 found.append(name)
-        elif not _scales_program(kernel, flow, name):
+        elif not _scales_program(kernel, name):
             found.append(name)
     return found
 
 
-def _reads(function: ast.AST, name: str) -> int:
-    """How often a name is read."""
-    return sum(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        for node in ast.walk(function)
-    )
-
-
-def _is_block(kernel: ast.FunctionDef, name: str) -> bool:
-    """Whether a parameter is the length of an axis, or of an unrolled strip."""
-    for call in calls(kernel, "arange", "static_range"):
-        if any(isinstance(a, ast.Name) and a.id == name for a in call.args):
-            return True
-    return False
+def _follows(axes: list[ast.expr], name: str) -> bool:
+    return any(f"META['{name}']" in ast.unparse(axis) for axis in axes)
 
 
 def _grid_literals(axes: list[ast.expr], value: int) -> list[ast.Call]:
@@ -232,61 +196,46 @@ def _grid_literals(axes: list[ast.expr], value: int) -> list[ast.Call]:
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).endswith("cdiv")
         and len(node.args) == 2
-        and _constant(node.args[1]) == value
+        and _number(node.args[1]) == value
     ]
 
 
-def _scales_program(kernel: ast.FunctionDef, flow: Flow, name: str) -> bool:
+def _scales_program(kernel: ast.FunctionDef, name: str) -> bool:
     """Whether a parameter stands beside a program id in a product or quotient."""
-    for node in ast.walk(kernel):
-        if not isinstance(node, ast.BinOp) or not isinstance(
-            node.op, ast.Mult | ast.FloorDiv | ast.Mod
-        ):
-            continue
-        if name in names_in(node) and calls(flow.inline(node), "program_id"):
-            return True
-    return False
+    flow = Flow(kernel)
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mult | ast.FloorDiv | ast.Mod)
+        and name in names_in(node)
+        and calls(flow.inline(node), "program_id")
+        for node in ast.walk(kernel)
+    )
 
 
-def set_block(
-    module: Module, kernel: ast.FunctionDef, launch: Launch, name: str, value: int
-) -> None:
+def set_block(launch: Launch, name: str, value: int) -> None:
     """Another block size at a launch, and in its grid where that is written as a number."""
-    limit = _limit(argument(kernel, launch, name), module, launch)
-    assert limit is not None and isinstance(limit.value, int)
-    old, limit.value = limit.value, value
-    axes = grid_axes(launch)
-    literals = _grid_literals(axes, old)
-    if literals and not any(f"META['{name}']" in ast.unparse(axis) for axis in axes):
+    limit = _limit(launch.argument(name), launch)
+    axes = launch.grid_axes()
+    literals = _grid_literals(axes, _number(limit) or 0)
+    assert limit is not None
+    limit.value = value
+    if literals and not _follows(axes, name):
         for call in literals:
             call.args[1] = parse(f"META['{name}']")
-        set_grid(launch, axes)
+        launch.set_grid(axes)
 
 
-def _tuned(source: str, name: str, kernel: ast.FunctionDef) -> list[Result]:
-    """More configurations for an autotuned kernel: each list scaled."""
-    tuned = any("autotune" in ast.unparse(d) for d in kernel.decorator_list)
-    if not tuned:
-        return []
-    results: list[Result] = []
-    for key, factor in (("num_warps", 2), ("num_warps", 0.5), ("num_stages", 2)):
-        results += attempt(source, partial(_scale_configs, name, key, factor))
-    return results
-
-
-def _scale_configs(name: str, key: str, factor: float, module: Module) -> str:
+def _scale(module: Module, name: str, key: str, factor: float) -> str:
     changed = 0
     for decorator in module.kernels[name].decorator_list:
         for node in ast.walk(decorator):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Config"):
-                value = _constant(keyword(node, key)) or (4 if key == "num_warps" else 3)
+                value = _number(keyword(node, key)) or (4 if key == "num_warps" else 3)
                 new = int(value * factor)
-                allowed = WARPS if key == "num_warps" else range(1, 8)
-                if new not in allowed:
-                    continue
-                node.keywords = [k for k in node.keywords if k.arg != key]
-                node.keywords.append(ast.keyword(arg=key, value=ast.Constant(value=new)))
-                changed += 1
+                if new in (WARPS if key == "num_warps" else range(1, 8)):
+                    node.keywords = [k for k in node.keywords if k.arg != key]
+                    node.keywords.append(ast.keyword(arg=key, value=ast.Constant(value=new)))
+                    changed += 1
     if not changed:
         raise NotApplicable("no configuration to change")
     return f"{key} of every configuration times {factor:g}"

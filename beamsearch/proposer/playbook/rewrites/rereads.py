@@ -1,4 +1,4 @@
-"""Two loops that read the same addresses: what the first read is kept for the second.
+"""Two loops that read the same addresses: what the first read is used again by the second.
 
 Either as a two-dimensional tile (the loop becomes an axis, padded to a power of two), or, where the
 loop is short, as a tuple of vectors in registers. Halves the reads of two-pass normalisations.
@@ -9,40 +9,33 @@ from __future__ import annotations
 import ast
 import itertools
 from dataclasses import dataclass
-from functools import partial
 
-from beamsearch.proposer.playbook.rewrites.flow import SHAPED, Flow, substitute_all, summands
-from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt_kernel
+from beamsearch.proposer.playbook.rewrites.flow import SHAPED, Flow, parts, substitute_all
 from beamsearch.proposer.playbook.rewrites.launch import block_parameters, set_block
+from beamsearch.proposer.playbook.rewrites.rows import check_not_written
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
-    Module,
     NotApplicable,
-    Substitute,
-    add_constexpr,
+    Rewrite,
     assigned_in,
     calls,
     constexprs,
-    copy,
     fresh,
-    host_value,
     is_call,
     names_in,
-    names_set,
     narrow_mask,
+    on_kernel,
     parse,
     replace,
-    set_argument,
     statements,
+    substitute,
     uncast,
 )
-from beamsearch.proposer.playbook.rewrites.strip import check_not_written
 from beamsearch.proposer.playbook.rewrites.unroll import make_static, range_bound
 from kernel_profiling.profile import FindingKind
 
 MOST_REGISTERS_LENGTH = 128
-"""Vectors kept in registers at most."""
+"""Vectors in registers at most."""
 FORMS = (
     ("tile", 128, 4),
     ("registers", 256, 4),
@@ -58,191 +51,168 @@ lanes with 4 warps took 1.82 and 1.90, registers of 256, 512 (4 warps) and 512 (
 
 
 @dataclass
+class _Read:
+    """`name = tl.load(…)`, casts included."""
+
+    statement: ast.Assign
+    name: str
+    call: ast.Call
+
+    def cast(self) -> str:
+        """The casts around the load."""
+        return ast.unparse(self.statement.value).replace(ast.unparse(self.call), "_")
+
+
+@dataclass
 class _Pair:
-    """Two loops and the loads they share."""
+    """Two loops over the same range, by their variables, and the reads they share."""
 
     first: ast.For
     second: ast.For
-    shared: list[tuple[ast.Assign, ast.Assign]]
+    variables: tuple[str, str]
     bound: ast.expr
+    shared: list[tuple[_Read, _Read]]
 
 
-def apply(source: str, hints: Hints) -> list[Result]:
-    """Tiles and registers, by what was fastest where it was measured."""
-    results = []
-    for form in FORMS:
-        results += attempt_kernel(source, partial(_keep, hints, form))
-    return results
-
-
-def _keep(
-    hints: Hints,
-    form: tuple[str, int, int],
-    module: Module,
-    kernel: ast.FunctionDef,
-    launch: Launch,
-) -> str:
-    kind, block, warps = form
-    values = hints.launch_values(module, kernel.name)
+def _read_once(launch: Launch, form: str, block: int, warps: int) -> str:
+    kernel, values = launch.kernel, launch.module.values(launch.kernel.name)
     _name_loads(kernel)
-    pair = _find(kernel, launch)
-    in_registers = kind == "registers"
-    done = _registers(kernel, pair, values) if in_registers else _tile(kernel, launch, pair)
-    return f"{done} in {kernel.name}, read once{_resize(module, kernel, launch, block, warps)}"
-
-
-def _resize(module: Module, kernel: ast.FunctionDef, launch: Launch, block: int, warps: int) -> str:
-    """Another block where the kernel has one that can change, since much is kept per lane now."""
-    blocks = block_parameters(module, kernel, launch)
+    pair = _find(launch)
+    done = _tile(launch, pair) if form == "tile" else _registers(kernel, pair, values)
+    done = f"{done} in {kernel.name}, read once"
+    blocks = block_parameters(launch)
     if len(blocks) != 1:
-        return ""
-    set_block(module, kernel, launch, blocks[0], block)
-    set_argument(kernel, launch, "num_warps", ast.Constant(value=warps))
-    return f", {blocks[0]} {block}, {warps} warps"
+        return done
+    set_block(launch, blocks[0], block)  # much is held per lane now
+    launch.set_argument("num_warps", f"{warps}")
+    return f"{done}, {blocks[0]} {block}, {warps} warps"
 
 
-def _find(kernel: ast.FunctionDef, launch: Launch) -> _Pair:
+def _find(launch: Launch) -> _Pair:
     """Two top-level loops over the same range, reading the same, nothing written in between."""
-    flow = Flow(kernel)
-    loops = [s for s in kernel.body if isinstance(s, ast.For)]
-    for first, second in itertools.pairwise(loops):
-        bound = range_bound(first)
-        other = range_bound(second)
-        if bound is None or other is None or ast.dump(bound) != ast.dump(other):
+    flow = Flow(launch.kernel)
+    for first, second in itertools.pairwise(_loops(launch.kernel)):
+        match first.target, second.target, range_bound(first), range_bound(second):
+            case ast.Name(one), ast.Name(two), ast.expr() as bound, ast.expr() as other:
+                same = ast.dump(bound) == ast.dump(other)
+            case _:
+                continue
+        branches = [n for n in ast.walk(first) if isinstance(n, ast.For | ast.If | ast.While)]
+        written = calls(first, "store") or "atomic" in ast.unparse(first)
+        if not same or written or len(branches) > 1:
             continue
-        if calls(first, "store") or "atomic" in ast.unparse(first):
-            continue
-        if any(
-            isinstance(n, ast.For | ast.If | ast.While) for s in first.body for n in ast.walk(s)
-        ):
-            continue
-        shared = []
-        for a in _loads(first):
-            for b in _loads(second):
-                if _key(a, first, flow) == _key(b, second, flow):
-                    shared.append((a, b))
+        shared = [
+            (a, b)
+            for a in _reads(first)
+            for b in _reads(second)
+            if _key(a, first, one, flow) == _key(b, second, two, flow)
+        ]
         if shared:
-            check_not_written(kernel, launch)
-            return _Pair(first, second, shared, bound)
+            check_not_written(launch)
+            return _Pair(first, second, (one, two), bound, shared)
     raise NotApplicable("no two loops read the same")
+
+
+def _loops(kernel: ast.FunctionDef) -> list[ast.For]:
+    return [s for s in kernel.body if isinstance(s, ast.For)]
 
 
 def _name_loads(kernel: ast.FunctionDef) -> None:
     """Give every read inside a larger expression of a loop its own statement."""
     number = 0
-    for loop in [s for s in kernel.body if isinstance(s, ast.For)]:
+    for loop in _loops(kernel):
+        alone = {id(read.statement) for read in _reads(loop)}
         body: list[ast.stmt] = []
         for s in loop.body:
-            inner = calls(s, "load") if isinstance(s, ast.AugAssign | ast.Assign | ast.Expr) else []
-            if isinstance(s, ast.Assign) and _load_call(s.value) is not None:
-                inner = []
-            for call in inner:
-                name = fresh(kernel, f"read_{number}" if number else "read")
-                number += 1
-                load = ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=copy(call))
-                assert isinstance(s, ast.AugAssign | ast.Assign | ast.Expr)
-                _swap_call(s, call, ast.Name(id=name, ctx=ast.Load()))
-                body.append(load)
+            if isinstance(s, ast.AugAssign | ast.Assign | ast.Expr) and id(s) not in alone:
+                for call in calls(s, "load"):
+                    name = fresh(kernel, f"read_{number}" if number else "read")
+                    number += 1
+                    body += statements(f"{name} = {ast.unparse(call)}")
+                    _swap(s, call, name)
             body.append(s)
         loop.body = body
-    ast.fix_missing_locations(kernel)
 
 
-def _loads(loop: ast.For) -> list[ast.Assign]:
-    """Statements `x = tl.load(…)`, casts included, directly in a loop."""
-    return [
-        s
-        for s in loop.body
-        if isinstance(s, ast.Assign)
-        and isinstance(s.targets[0], ast.Name)
-        and _load_call(s.value) is not None
-    ]
+def _swap(s: ast.Assign | ast.AugAssign | ast.Expr, old: ast.Call, new: str) -> None:
+    s.value = replace(s.value, lambda node: parse(new) if node is old else None)
 
 
-def _load_call(value: ast.expr) -> ast.Call | None:
-    node = uncast(value)
-    return node if is_call(node, "load") else None
+def _reads(loop: ast.For) -> list[_Read]:
+    """The reads that are statements directly in a loop."""
+    found = []
+    for s in loop.body:
+        match s:
+            case ast.Assign([ast.Name(name), *_], value) if is_call(call := uncast(value), "load"):
+                found.append(_Read(s, name, call))
+    return found
 
 
-def _key(statement: ast.Assign, loop: ast.For, flow: Flow) -> str:
+def _key(read: _Read, loop: ast.For, variable: str, flow: Flow) -> str:
     """Address and mask with local definitions inlined and the loop variable renamed."""
-    call = _load_call(statement.value)
-    assert call is not None and isinstance(loop.target, ast.Name)
-    local = _local_definitions(loop)
-    variable = {loop.target.id: ast.Name(id="_i", ctx=ast.Load())}
-    parts = [call.args[0], *(k.value for k in call.keywords if k.arg in ("mask", "other"))]
-    texts = []
-    for part in parts:
-        whole = Substitute(variable).visit(flow.inline(substitute_all(part, local)))
-        texts.append(" + ".join(sorted(ast.unparse(s) for s in summands(whole))))
-    return "|".join(texts)
-
-
-def _local_definitions(loop: ast.For) -> dict[str, ast.expr]:
-    """Names a loop's body assigns once, loads aside."""
-    return {
+    local = {
         name: value
         for name, value in assigned_in(loop.body).items()
         if not calls(value, "load") and name not in names_in(value)
     }
+    texts = []
+    for part in [
+        read.call.args[0],
+        *(k.value for k in read.call.keywords if k.arg in ("mask", "other")),
+    ]:
+        whole = flow.inline(substitute_all(part, local))
+        whole = substitute(whole, {variable: parse("_i")})
+        texts.append(" + ".join(sorted(ast.unparse(s) for s in parts(whole, ast.Add))))
+    return "|".join(texts)
 
 
 def _registers(kernel: ast.FunctionDef, pair: _Pair, values: dict[str, int]) -> str:
-    """Both loops unrolled whole; the loaded vectors kept in a tuple."""
-    length = pair.bound.value if isinstance(pair.bound, ast.Constant) else None
-    if isinstance(pair.bound, ast.Name) and pair.bound.id in constexprs(kernel):
-        length = values.get(pair.bound.id)
+    """Both loops unrolled whole; the loaded vectors held in a tuple."""
+    length: object = None
+    match pair.bound:
+        case ast.Constant(length):
+            pass
+        case ast.Name(name) if name in constexprs(kernel):
+            length = values.get(name)
     if not isinstance(length, int) or length > MOST_REGISTERS_LENGTH:
         raise NotApplicable("not a short loop of known length")
-    assert isinstance(pair.first.target, ast.Name) and isinstance(pair.second.target, ast.Name)
     at = kernel.body.index(pair.first)
     for number, (a, b) in enumerate(pair.shared):
-        name = fresh(kernel, f"kept_{number}" if number else "kept")
-        call = _load_call(a.value)
-        assert call is not None and isinstance(a.targets[0], ast.Name)
+        held = fresh(kernel, f"kept_{number}" if number else "kept")
         read = fresh(kernel, f"read_{number}" if number else "read")
-        position = pair.first.body.index(a)
-        load = ast.Assign(targets=[ast.Name(id=read, ctx=ast.Store())], value=copy(call))
-        keep = statements(f"{name} = {name} + ({read},)")
-        _swap_call(a, call, ast.Name(id=read, ctx=ast.Load()))
-        pair.first.body[position:position] = [load, *keep]
-        second = _load_call(b.value)
-        assert second is not None
-        _swap_call(b, second, parse(f"{name}[{pair.second.target.id}]"))
-        kernel.body[at:at] = statements(f"{name} = ()")
-        at += 1
+        position = pair.first.body.index(a.statement)
+        pair.first.body[position:position] = statements(
+            f"{read} = {ast.unparse(a.call)}\n{held} = {held} + ({read},)"
+        )
+        _swap(a.statement, a.call, read)
+        _swap(b.statement, b.call, f"{held}[{pair.variables[1]}]")
+        kernel.body[at + number : at + number] = statements(f"{held} = ()")
     make_static(pair.first)
     make_static(pair.second)
-    return f"loop over {pair.first.target.id} kept in registers"
+    return f"loop over {pair.variables[0]} kept in registers"
 
 
-def _swap_call(
-    statement: ast.Assign | ast.AugAssign | ast.Expr, old: ast.Call, new: ast.expr
-) -> None:
-    statement.value = replace(statement.value, lambda node: new if node is old else None)
-
-
-def _tile(kernel: ast.FunctionDef, launch: Launch, pair: _Pair) -> str:
+def _tile(launch: Launch, pair: _Pair) -> str:
     """The loop becomes an axis before the lanes; sums over it become reductions."""
+    kernel, variable = launch.kernel, pair.variables[0]
     if calls(kernel, *SHAPED) or len(calls(kernel, "arange")) != 1:
         raise NotApplicable("the kernel uses axes itself")
-    if [s for s in kernel.body if isinstance(s, ast.For)] != [pair.first, pair.second]:
+    if _loops(kernel) != [pair.first, pair.second]:
         raise NotApplicable("other loops")
-    assert isinstance(pair.first.target, ast.Name) and isinstance(pair.second.target, ast.Name)
-    host = host_value(kernel, launch, pair.bound)
-    power = parse(f"triton.next_power_of_2({ast.unparse(host)})")
-    padded = add_constexpr(kernel, launch, "LENGTH", power)
-    variable = pair.first.target.id
-    inside = f"({variable} < {ast.unparse(pair.bound)})"
+    bound = ast.unparse(pair.bound)
+    power = f"triton.next_power_of_2({launch.on_host(bound)})"
+    padded = launch.add_constexpr("LENGTH", power)
+    inside = f"({variable} < {bound})"
     head = statements(f"{variable} = tl.arange(0, {padded})[:, None]")
     body = [*head, *_summed(pair.first, inside)]
     later = _per_element(kernel, pair, inside)
     replace(kernel, lambda n: parse(f"{ast.unparse(n)}[None, :]") if is_call(n, "arange") else None)
     for call in calls(kernel, "zeros", "full"):
-        shape = call.args[0]
-        if not isinstance(shape, ast.Tuple | ast.List) or len(shape.elts) != 1:
-            raise NotApplicable("an accumulator of another shape")
-        call.args[0] = parse(f"(1, {ast.unparse(shape.elts[0])})")
+        match call.args[0]:
+            case ast.Tuple([length]) | ast.List([length]):
+                call.args[0] = parse(f"(1, {ast.unparse(length)})")
+            case _:
+                raise NotApplicable("an accumulator of another shape")
     at, then = kernel.body.index(pair.first), kernel.body.index(pair.second)
     kernel.body[then : then + 1] = later
     kernel.body[at : at + 1] = body
@@ -253,57 +223,44 @@ def _summed(loop: ast.For, inside: str) -> list[ast.stmt]:
     """The first loop's body over the whole axis at once: what it adds up becomes a sum."""
     body: list[ast.stmt] = []
     for s in loop.body:
-        if isinstance(s, ast.AugAssign):
-            if not isinstance(s.op, ast.Add) or not isinstance(s.target, ast.Name):
+        match s:
+            case ast.AugAssign(ast.Name(name), ast.Add(), value):
+                terms = f"tl.where({inside}, {ast.unparse(value)}, 0.0)"
+                body += statements(f"{name} = {name} + tl.sum({terms}, axis=0)[None, :]")
+            case ast.Assign():
+                _narrow(s, inside)
+                body.append(s)
+            case _:
                 raise NotApplicable("the first loop does not only sum")
-            value = ast.unparse(s.value)
-            total = f"tl.sum(tl.where({inside}, {value}, 0.0), axis=0)[None, :]"
-            body += statements(f"{s.target.id} = {s.target.id} + {total}")
-        elif isinstance(s, ast.Assign):
-            for call in calls(s, "load", "store"):
-                narrow_mask(call, inside)
-            body.append(s)
-        else:
-            raise NotApplicable("the first loop does more than sum")
     return body
 
 
 def _per_element(kernel: ast.FunctionDef, pair: _Pair, inside: str) -> list[ast.stmt]:
     """The second loop's body over the whole axis at once, with what the first has read."""
-    assert isinstance(pair.first.target, ast.Name) and isinstance(pair.second.target, ast.Name)
-    variable = pair.first.target.id
-    rename = {pair.second.target.id: ast.Name(id=variable, ctx=ast.Load())}
     later: list[ast.stmt] = []
-    reused = {id(b): a for a, b in pair.shared}
+    shared = {id(b.statement): (a, b) for a, b in pair.shared}
+    outside = [s for s in kernel.body if s not in (pair.first, pair.second)]
     for s in pair.second.body:
-        if isinstance(s, ast.AugAssign) or not isinstance(s, ast.Assign | ast.Expr):
+        if not isinstance(s, ast.Assign | ast.Expr):
             raise NotApplicable("the second loop carries values")
-        if id(s) in reused:
-            a = reused[id(s)]
-            assert isinstance(s, ast.Assign)
-            if not _same_cast(a, s) or _set_between(kernel, pair, ast.unparse(a.targets[0])):
+        if id(s) in shared:
+            a, b = shared[id(s)]
+            if a.cast() != b.cast() or a.name in names_in(*outside, context=ast.Store):
                 raise NotApplicable("the two reads are used differently")
-            if ast.unparse(s.targets[0]) != ast.unparse(a.targets[0]):
-                later += statements(f"{ast.unparse(s.targets[0])} = {ast.unparse(a.targets[0])}")
-            continue
-        for call in calls(s, "load", "store"):
-            narrow_mask(call, inside)
-        later.append(Substitute(rename).visit(s))
+            later += statements(f"{b.name} = {a.name}") if b.name != a.name else []
+        else:
+            _narrow(s, inside)
+            later.append(substitute(s, {pair.variables[1]: parse(pair.variables[0])}))
     return later
 
 
-def _set_between(kernel: ast.FunctionDef, pair: _Pair, name: str) -> bool:
-    """Whether a name is set outside the two loops."""
-    return name in names_set(*(s for s in kernel.body if s not in (pair.first, pair.second)))
+def _narrow(s: ast.stmt, inside: str) -> None:
+    for call in calls(s, "load", "store"):
+        narrow_mask(call, inside)
 
 
-def _same_cast(a: ast.Assign, b: ast.Assign) -> bool:
-    casts = []
-    for value in (a.value, b.value):
-        call = _load_call(value)
-        assert call is not None
-        casts.append(ast.unparse(value).replace(ast.unparse(call), "_"))
-    return casts[0] == casts[1]
-
-
-REWRITE = Rewrite("read once", (FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY), apply)
+REWRITE = Rewrite(
+    "read once",
+    (FindingKind.EXCESS_TRAFFIC, FindingKind.LATENCY),
+    on_kernel(_read_once, FORMS),
+)

@@ -1,42 +1,85 @@
-"""A Triton module as the rewrites see it: kernels, parameters, and where they are launched."""
+"""A Triton module as the rewrites see it: kernels and their launches; and what a rewrite is."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, TypeGuard
 
+from beamsearch.proposer.playbook.rewrites.hints import Hints, HostValues
 from kernel_profiling import syntax
+from kernel_profiling.profile import FindingKind
+
+Result = tuple[str, str]
+"""What was done, and the new source."""
 
 
 class NotApplicable(Exception):
     """A rewrite does not fit this module; the message says why. Never leaves the rewrites."""
 
 
-@dataclass
-class Launch:
-    """One `kernel[grid](...)` and the host function around it."""
+@dataclass(frozen=True)
+class Rewrite:
+    """A source-to-source change of Triton kernels that keeps what they compute.
 
-    call: ast.Call
-    function: ast.FunctionDef | ast.AsyncFunctionDef
+    `apply` gives every form of it that fits, best guess first; none where it does not apply.
+    """
 
-    @property
-    def grid(self) -> ast.expr:
-        """What stands between the brackets."""
-        assert isinstance(self.call.func, ast.Subscript)
-        return self.call.func.slice
+    name: str
+    findings: tuple[FindingKind, ...]
+    """What it answers."""
+    apply: Callable[[str, Hints], list[Result]]
+
+
+def on_module(
+    change: Callable[..., str], forms: Iterable[Any] = ((),)
+) -> Callable[[str, Hints], list[Result]]:
+    """Applies a change of a `Module` that says what it did, with the further arguments of each
+    form in turn; a form that does not fit or changes nothing has no result."""
+
+    def apply(source: str, hints: Hints) -> list[Result]:
+        results = []
+        for form in forms:
+            try:
+                module = Module(source, hints)
+                done = change(module, *form)
+            except NotApplicable:
+                continue
+            rendered = module.render()
+            results += [] if rendered is None else [(done, rendered)]
+        return results
+
+    return apply
+
+
+def on_kernel(
+    change: Callable[..., str], forms: Iterable[Any] = ((),)
+) -> Callable[[str, Hints], list[Result]]:
+    """The same for a change of one `Launch`: of the first kernel with one launch that it fits."""
+
+    def first(module: Module, *form: Any) -> str:
+        for name in module.kernels:
+            try:
+                return change(module.one_launch(name), *form)
+            except NotApplicable:
+                continue
+        raise NotApplicable("no kernel that it fits")
+
+    return on_module(first, forms)
 
 
 class Module:
     """A parsed module. Rewrites change its tree and render it again."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, hints: Hints) -> None:
         """Raises NotApplicable where the source does not parse."""
         try:
             self.tree = syntax.parse(source)
         except (SyntaxError, ValueError) as error:
             raise NotApplicable(str(error)) from error
+        self.hints = hints
         self.before = ast.dump(self.tree)
         self.kernels: dict[str, ast.FunctionDef] = {
             node.name: node
@@ -49,9 +92,11 @@ class Module:
                 continue
             if function.name in self.kernels:
                 continue
-            for name, call in _launch_calls(function):
-                if name in self.launches:
-                    self.launches[name].append(Launch(call, function))
+            for node in ast.walk(function):
+                match node:
+                    case ast.Call(ast.Subscript(ast.Name(name))) if name in self.kernels:
+                        launch = Launch(self, self.kernels[name], node, function)
+                        self.launches[name].append(launch)
 
     def render(self) -> str | None:
         """The module's source, or None where nothing changed. What it renders parses."""
@@ -60,42 +105,40 @@ class Module:
             return None
         parts: list[str] = []
         for node in self.tree.body:
-            text = _docstring(node) or ast.unparse(node)
-            big = isinstance(node, ast.FunctionDef | ast.ClassDef)
-            if parts and big:
+            if parts and isinstance(node, ast.FunctionDef | ast.ClassDef):
                 parts.append("\n")
-            parts.append(text)
+            parts.append(_docstring(node) or ast.unparse(node))
         source = "\n".join(parts) + "\n"
         syntax.parse(source)
         return source
 
-    def launched(self) -> Iterator[tuple[str, ast.FunctionDef, list[Launch]]]:
-        """Every kernel that host code launches."""
-        for name, kernel in self.kernels.items():
-            if self.launches[name]:
-                yield name, kernel, self.launches[name]
-
-    def is_called(self, name: str) -> bool:
-        """Whether a kernel is also called from other kernels."""
-        return any(
+    def one_launch(self, name: str) -> Launch:
+        """The kernel's only launch. Raises NotApplicable for tuned, shared or unusual kernels."""
+        called = any(
             isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
             for kernel in self.kernels.values()
             for node in ast.walk(kernel)
         )
-
-    def one_launch(self, name: str) -> Launch:
-        """The kernel's only launch. Raises NotApplicable for tuned, shared or unusual kernels."""
-        kernel, launches = self.kernels[name], self.launches[name]
-        if len(launches) != 1 or len(kernel.decorator_list) != 1 or self.is_called(name):
-            raise NotApplicable(f"{name} is tuned, called by others or launched more than once")
+        launches = self.launches[name]
+        if len(launches) != 1 or len(self.kernels[name].decorator_list) != 1 or called:
+            raise NotApplicable(f"{name} is tuned, called by others or not launched once")
         return launches[0]
+
+    def values(self, name: str) -> dict[str, int]:
+        """The integers that a kernel's only launch passes, as far as they can be worked out."""
+        if len(self.launches[name]) != 1:
+            return {}
+        launch = self.launches[name][0]
+        host = HostValues(self.tree, launch.function, self.hints.arguments)
+        given = {p.arg: launch.argument(p.arg) for p in parameters(launch.kernel)}
+        found = {key: host.value(node) for key, node in given.items() if node is not None}
+        return {key: value for key, value in found.items() if type(value) is int}
 
 
 def _docstring(node: ast.stmt) -> str | None:
     """A module's docstring as people write it; None for anything else."""
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        value = node.value.value
-        if isinstance(value, str) and '"' not in value and "\\" not in value:
+    match node:
+        case ast.Expr(ast.Constant(str(value))) if '"' not in value and "\\" not in value:
             return f'"""{value}"""\n'
     return None
 
@@ -106,14 +149,96 @@ def _is_jit(decorator: ast.expr) -> bool:
     return name == "jit"
 
 
-def _launch_calls(function: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(function):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Subscript)
-            and isinstance(node.func.value, ast.Name)
-        ):
-            yield node.func.value.id, node
+@dataclass
+class Launch:
+    """One `kernel[grid](...)`, the kernel, and the host function around the launch."""
+
+    module: Module
+    kernel: ast.FunctionDef
+    call: ast.Call
+    function: ast.FunctionDef | ast.AsyncFunctionDef
+
+    def argument(self, name: str) -> ast.expr | None:
+        """What is passed for a parameter; None where a default or a starred argument is."""
+        if (given := keyword(self.call, name)) is not None:
+            return given
+        plain = takewhile(lambda value: not isinstance(value, ast.Starred), self.call.args)
+        names = (p.arg for p in parameters(self.kernel))
+        return dict(zip(names, plain, strict=False)).get(name)
+
+    def set_argument(self, name: str, value: str) -> None:
+        """Pass another value for a parameter (or launch option) that the kernel has."""
+        names = [p.arg for p in parameters(self.kernel)]
+        own = next((k for k in self.call.keywords if k.arg == name), None)
+        if own is not None:
+            own.value = parse(value)
+        elif name in names and names.index(name) < len(self.call.args):
+            self.call.args[names.index(name)] = parse(value)
+        else:
+            self.call.keywords.append(ast.keyword(arg=name, value=parse(value)))
+
+    def add_constexpr(self, wanted: str, value: str) -> str:
+        """A new constexpr parameter and what is passed for it; its name, free in the kernel."""
+        name = fresh(self.kernel, wanted)
+        self.kernel.args.args.append(ast.arg(arg=name, annotation=parse("tl.constexpr")))
+        if self.kernel.args.defaults:  # a parameter after one with a default needs one
+            self.kernel.args.defaults.append(ast.Constant(value=1))
+        self.call.keywords.append(ast.keyword(arg=name, value=parse(value)))
+        return name
+
+    def on_host(self, text: str) -> str:
+        """A kernel expression over parameters, as the host writes it. Raises NotApplicable."""
+        node, values = parse(text), {}
+        own = {p.arg for p in parameters(self.kernel)}
+        for name in names_in(node):
+            value = self.argument(name) if name in own else None
+            if value is None:
+                raise NotApplicable(f"{name} is not passed plainly, or not known on the host")
+            values[name] = value
+        return ast.unparse(substitute(node, values))
+
+    def assigned(self, name: str) -> ast.expr | None:
+        """What the host function assigns to a name, where that happens once."""
+        nodes = list(ast.walk(self.function))
+        stores = [n for n in nodes if isinstance(n, ast.Name) and n.id == name and is_store(n)]
+        found = [n.value for n in nodes if isinstance(n, ast.Assign) and n.targets == stores]
+        return found[0] if len(stores) == 1 and found else None
+
+    def grid_axes(self) -> list[ast.expr]:
+        """The grid's axes as host expressions; `META[...]` stays. Raises NotApplicable."""
+        assert isinstance(self.call.func, ast.Subscript)
+        grid: ast.expr | None = self.call.func.slice
+        if isinstance(grid, ast.Name):
+            grid = self.assigned(grid.id)
+        if isinstance(grid, ast.Lambda):
+            grid = substitute(copy(grid.body), {grid.args.args[0].arg: parse("META")})
+        axes = grid.elts if isinstance(grid, ast.Tuple) else []
+        if axes and not any(isinstance(axis, ast.Starred) for axis in axes):
+            return [copy(axis) for axis in axes]
+        raise NotApplicable("the grid is not written axis by axis")
+
+    def set_axis(self, axis: int, text: str) -> None:
+        """Another expression for one axis of the grid."""
+        axes = self.grid_axes()
+        axes[axis] = parse(text)
+        self.set_grid(axes)
+
+    def set_grid(self, axes: list[ast.expr]) -> None:
+        """Another grid, a function of the launch's block sizes where it uses them."""
+        new: ast.expr = ast.Tuple(elts=axes, ctx=ast.Load())
+        if "META" in names_in(new):
+            new = parse(f"lambda META: {ast.unparse(new)}")
+        assert isinstance(self.call.func, ast.Subscript)
+        grid = self.call.func.slice
+        nodes = list(ast.walk(self.function))
+        if isinstance(grid, ast.Name):
+            uses = [n for n in nodes if isinstance(n, ast.Name) and n.id == grid.id]
+            if len(uses) == 2:  # the assignment and this launch
+                for node in nodes:
+                    if isinstance(node, ast.Assign) and node.targets[0] in uses:
+                        node.value = new
+                        return
+        self.call.func.slice = new
 
 
 def parameters(kernel: ast.FunctionDef) -> list[ast.arg]:
@@ -121,51 +246,10 @@ def parameters(kernel: ast.FunctionDef) -> list[ast.arg]:
     return [*kernel.args.posonlyargs, *kernel.args.args, *kernel.args.kwonlyargs]
 
 
-def is_constexpr(parameter: ast.arg) -> bool:
-    """Whether a parameter is annotated `tl.constexpr`."""
-    return parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
-
-
 def constexprs(kernel: ast.FunctionDef) -> set[str]:
-    """Names of a kernel's constexpr parameters."""
-    return {p.arg for p in parameters(kernel) if is_constexpr(p)}
-
-
-def argument(kernel: ast.FunctionDef, launch: Launch, name: str) -> ast.expr | None:
-    """What a launch passes for a parameter; None where a default or a starred argument does."""
-    for keyword in launch.call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    names = [p.arg for p in [*kernel.args.posonlyargs, *kernel.args.args]]
-    at = names.index(name)
-    values = launch.call.args
-    if at < len(values) and not any(isinstance(v, ast.Starred) for v in values[: at + 1]):
-        return values[at]
-    return None
-
-
-def set_argument(kernel: ast.FunctionDef, launch: Launch, name: str, value: ast.expr) -> None:
-    """Pass another value for a parameter (or launch option) that the kernel has."""
-    for keyword in launch.call.keywords:
-        if keyword.arg == name:
-            keyword.value = value
-            return
-    names = [p.arg for p in parameters(kernel)]
-    if name in names and names.index(name) < len(launch.call.args):
-        launch.call.args[names.index(name)] = value
-    else:
-        launch.call.keywords.append(ast.keyword(arg=name, value=value))
-
-
-def add_constexpr(kernel: ast.FunctionDef, launch: Launch, wanted: str, value: ast.expr) -> str:
-    """A new constexpr parameter and what the launch passes for it; its name, free in the kernel."""
-    name = fresh(kernel, wanted)
-    parameter = ast.arg(arg=name, annotation=parse("tl.constexpr"))
-    kernel.args.args.append(parameter)
-    if kernel.args.defaults:  # a parameter after one with a default needs one
-        kernel.args.defaults.append(ast.Constant(value=1))
-    launch.call.keywords.append(ast.keyword(arg=name, value=value))
-    return name
+    """Names of the parameters that are annotated `tl.constexpr`."""
+    own = parameters(kernel)
+    return {p.arg for p in own if p.annotation and "constexpr" in ast.unparse(p.annotation)}
 
 
 def fresh(node: ast.AST, wanted: str) -> str:
@@ -177,22 +261,13 @@ def fresh(node: ast.AST, wanted: str) -> str:
     return name
 
 
-def names_in(node: ast.AST) -> set[str]:
-    """Every name a node reads or writes."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+def is_store(node: ast.Name) -> bool:
+    """Whether a name is written here."""
+    return isinstance(node.ctx, ast.Store)
 
 
-def names_read(*nodes: ast.AST) -> set[str]:
-    """Every name that is read under the nodes."""
-    return _names(nodes, ast.Load)
-
-
-def names_set(*nodes: ast.AST) -> set[str]:
-    """Every name that is written under the nodes."""
-    return _names(nodes, ast.Store)
-
-
-def _names(nodes: Iterable[ast.AST], context: type[ast.expr_context]) -> set[str]:
+def names_in(*nodes: ast.AST, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
+    """Every name that is read or written under the nodes, or only those in one context."""
     walked = (n for node in nodes for n in ast.walk(node))
     return {n.id for n in walked if isinstance(n, ast.Name) and isinstance(n.ctx, context)}
 
@@ -216,113 +291,49 @@ def statements(text: str) -> list[ast.stmt]:
     return syntax.parse(text).body
 
 
-def grid_axes(launch: Launch) -> list[ast.expr]:
-    """The grid's axes as host expressions; `META[...]` stays. Raises NotApplicable."""
-    grid: ast.expr = launch.grid
-    if isinstance(grid, ast.Name):
-        grid = single_assignment(launch.function, grid.id)
-    if isinstance(grid, ast.Lambda):
-        own = grid.args.args[0].arg
-        grid = Substitute({own: ast.Name(id="META", ctx=ast.Load())}).visit(copy(grid.body))
-    if isinstance(grid, ast.Tuple):
-        return [copy(axis) for axis in grid.elts]
-    raise NotApplicable("the grid is not written as a tuple")
-
-
-def set_grid(launch: Launch, axes: list[ast.expr]) -> None:
-    """Another grid for a launch, a function of the launch's block sizes where it uses them."""
-    body = ast.Tuple(elts=axes, ctx=ast.Load())
-    uses_meta = "META" in names_in(body)
-    new = parse("lambda META: 0") if uses_meta else body
-    if isinstance(new, ast.Lambda):
-        new.body = body
-    grid = launch.grid
-    if isinstance(grid, ast.Name):
-        uses = [n for n in ast.walk(launch.function) if isinstance(n, ast.Name) and n.id == grid.id]
-        if len(uses) == 2:  # the assignment and this launch
-            for node in ast.walk(launch.function):
-                if isinstance(node, ast.Assign) and node.targets[0] in uses:
-                    node.value = new
-                    return
-    assert isinstance(launch.call.func, ast.Subscript)
-    launch.call.func.slice = new
-
-
-def single_assignment(function: ast.AST, name: str) -> ast.expr:
-    """What a name is assigned, where that happens once. Raises NotApplicable."""
-    values = []
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
-            values.append(node)
-    if len(values) == 1:
-        for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and node.targets == [values[0]]:
-                return node.value
-    raise NotApplicable(f"{name} is not assigned once")
-
-
 def copy(node: ast.expr) -> ast.expr:
     """The same expression as a new tree."""
     return parse(ast.unparse(node))
 
 
-class Substitute(ast.NodeTransformer):
-    """Replace names that are read by expressions."""
-
-    def __init__(self, values: Mapping[str, ast.expr]) -> None:
-        self.values = values
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """A name, or what stands for it."""
-        if isinstance(node.ctx, ast.Load) and node.id in self.values:
-            return copy(self.values[node.id])
-        return node
-
-
-def substitute(node: ast.expr, values: dict[str, ast.expr]) -> ast.expr:
-    """A new expression with names replaced."""
-    result: ast.expr = Substitute(values).visit(copy(node))
-    return result
-
-
 class _Replacer(ast.NodeTransformer):
-    def __init__(self, make: Callable[[ast.AST], ast.expr | None]) -> None:
+    def __init__(self, make: Callable[[ast.AST], Any], inner_first: bool) -> None:
         self.make = make
+        self.inner_first = inner_first
 
-    def visit(self, node: ast.AST) -> ast.AST:
-        """What is made of the node, or the node with what is made of those in it."""
+    def visit(self, node: ast.AST) -> Any:
+        if self.inner_first:
+            node = self.generic_visit(node)
         made = self.make(node)
-        return self.generic_visit(node) if made is None else made
+        if made is None:
+            return node if self.inner_first else self.generic_visit(node)
+        return made
 
 
-def replace(tree: ast.AST, make: Callable[[ast.AST], ast.expr | None]) -> Any:
-    """Put what `make` gives in the place of nodes; where it gives None, look inside."""
-    return _Replacer(make).visit(tree)
+def replace(tree: ast.AST, make: Callable[[ast.AST], Any], *, inner_first: bool = False) -> Any:
+    """Put what `make` gives in the place of nodes: another node, or statements for a statement.
+    Where it gives None the node stays. What is put there is not looked into; `inner_first`: nodes
+    are looked at after those in them."""
+    return _Replacer(make, inner_first).visit(tree)
 
 
-def host_value(kernel: ast.FunctionDef, launch: Launch, node: ast.expr) -> ast.expr:
-    """A kernel expression over parameters, as the host writes it. Raises NotApplicable."""
-    values: dict[str, ast.expr] = {}
-    own = {p.arg for p in parameters(kernel)}
-    for name in names_in(node):
-        if name not in own:
-            raise NotApplicable(f"{name} is not known on the host")
-        value = argument(kernel, launch, name)
-        if value is None:
-            raise NotApplicable(f"{name} is not passed plainly")
-        values[name] = value
-    return substitute(node, values)
+def substitute(tree: ast.AST, values: Mapping[str, ast.expr]) -> Any:
+    """Put expressions in the place of names that are read."""
+
+    def value(node: ast.AST) -> ast.expr | None:
+        if isinstance(node, ast.Name) and node.id in values and not is_store(node):
+            return copy(values[node.id])
+        return None
+
+    return replace(tree, value)
 
 
 def is_call(node: ast.AST | None, *names: str) -> TypeGuard[ast.Call]:
     """Whether a node is a call of `tl.<name>` (or of `triton.<name>`)."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id in ("tl", "triton")
-        and node.func.attr in names
-    )
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("tl" | "triton"), name)):
+            return name in names
+    return False
 
 
 def calls(node: ast.AST, *names: str) -> list[ast.Call]:
@@ -348,10 +359,9 @@ def narrow_mask(call: ast.Call, condition: str) -> None:
 
 def uncast(node: ast.expr) -> ast.expr:
     """An expression without the casts around it."""
-    while (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "to"
-    ):
-        node = node.func.value
-    return node
+    while True:
+        match node:
+            case ast.Call(ast.Attribute(inner, "to")):
+                node = inner
+            case _:
+                return node

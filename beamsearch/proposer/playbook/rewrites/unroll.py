@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.interface import Result, Rewrite, attempt
 from beamsearch.proposer.playbook.rewrites.source import (
     Module,
     NotApplicable,
+    Rewrite,
     calls,
     constexprs,
     is_call,
     names_in,
+    on_module,
     parse,
 )
 from kernel_profiling.profile import FindingKind
@@ -27,31 +27,24 @@ ASSUMED_LENGTH = 3
 known: window sizes are what people write so."""
 
 
-def apply(source: str, hints: Hints) -> list[Result]:
-    """Short loops unrolled whole, all of them or only the innermost."""
-    results = attempt(source, lambda module: _whole(module, hints, inner_only=False))
-    return results + attempt(source, lambda module: _whole(module, hints, inner_only=True))
-
-
 def loop_length(loop: ast.For, kernel: ast.FunctionDef, values: dict[str, int]) -> int | None:
     """Iterations of `for _ in range(n)` with a constexpr n; None where it is not known."""
-    bound = range_bound(loop)
-    if bound is None:
-        return None
-    if isinstance(bound, ast.Constant) and isinstance(bound.value, int):
-        return bound.value
-    if not isinstance(bound, ast.Name) or bound.id not in constexprs(kernel):
-        return None
-    return values.get(bound.id, ASSUMED_LENGTH)
+    match range_bound(loop):
+        case ast.Constant(int(length)):
+            return length
+        case ast.Name(name) if name in constexprs(kernel):
+            return values.get(name, ASSUMED_LENGTH)
+    return None
 
 
 def range_bound(loop: ast.For) -> ast.expr | None:
     """The n of `for _ in range(n)`, `tl.range(n)` or `tl.static_range(n)`."""
-    call = loop.iter
-    if not isinstance(call, ast.Call) or len(call.args) != 1:
-        return None
-    plain = isinstance(call.func, ast.Name) and call.func.id == "range"
-    return call.args[0] if plain or is_call(call, "range", "static_range") else None
+    match loop.iter:
+        case ast.Call(ast.Name("range"), [bound]):
+            return bound
+        case ast.Call(_, [bound]) as call if is_call(call, "range", "static_range"):
+            return bound
+    return None
 
 
 def is_static(loop: ast.For) -> bool:
@@ -65,20 +58,22 @@ def make_static(loop: ast.For) -> None:
     loop.iter = ast.Call(func=parse("tl.static_range"), args=loop.iter.args, keywords=[])
 
 
-def _whole(module: Module, hints: Hints, *, inner_only: bool) -> str:
+def _unroll(module: Module, inner_only: bool) -> str:
     done: list[str] = []
     for name, kernel in module.kernels.items():
-        values = hints.launch_values(module, name)
-        for loop in _innermost_first(kernel.body):
+        values = module.values(name)
+        for loop in _innermost_first(kernel):
             length = loop_length(loop, kernel, values)
             if length is None or not 1 <= length <= SHORT or is_static(loop):
                 continue
             inner = _copies(loop.body, kernel, values)
-            if inner * length > MOST_COPIES or (inner_only and inner > 1):
+            if inner * length > MOST_COPIES or calls(loop, "dot"):
                 continue
-            if any(isinstance(n, ast.Return | ast.Break | ast.Continue) for n in ast.walk(loop)):
+            nodes = list(ast.walk(loop))
+            if any(isinstance(n, ast.Return | ast.Break | ast.Continue) for n in nodes):
                 continue
-            if calls(loop, "dot") or (_has_runtime_loop(loop.body) and inner_only):
+            runtime = any(isinstance(n, ast.For) and not is_static(n) for n in nodes[1:])
+            if inner_only and (inner > 1 or runtime):
                 continue
             make_static(loop)
             done += sorted(names_in(loop.target))
@@ -87,37 +82,25 @@ def _whole(module: Module, hints: Hints, *, inner_only: bool) -> str:
     return f"loops over {', '.join(done)} unrolled"
 
 
-def _has_runtime_loop(body: list[ast.stmt]) -> bool:
-    return any(isinstance(n, ast.For) and not is_static(n) for s in body for n in ast.walk(s))
-
-
 def _copies(body: list[ast.stmt], kernel: ast.FunctionDef, values: dict[str, int]) -> int:
     """How often the innermost statements of a body stand there once unrolled."""
     most = 1
     for node in body:
-        if isinstance(node, ast.For):
+        if isinstance(node, ast.For | ast.If):
             inner = _copies(node.body, kernel, values)
-            length = loop_length(node, kernel, values) or 1
-            most = max(most, inner * length if is_static(node) else inner)
-        elif isinstance(node, ast.If):
-            most = max(most, _copies(node.body, kernel, values))
+            if isinstance(node, ast.For) and is_static(node):
+                inner *= loop_length(node, kernel, values) or 1
+            most = max(most, inner)
     return most
 
 
-def _innermost_first(body: list[ast.stmt]) -> list[ast.For]:
-    found = []
-    for node in body:
-        for field in ("body", "orelse"):
-            inner = getattr(node, field, None)
-            if isinstance(inner, list):
-                found += _innermost_first(inner)
-        if isinstance(node, ast.For):
-            found.append(node)
-    return found
+def _innermost_first(node: ast.AST) -> list[ast.For]:
+    inner = [loop for child in ast.iter_child_nodes(node) for loop in _innermost_first(child)]
+    return [*inner, node] if isinstance(node, ast.For) else inner
 
 
 REWRITE = Rewrite(
     "unroll",
     (FindingKind.LATENCY, FindingKind.ISSUE_BOUND, FindingKind.INTEGER_OVERHEAD),
-    apply,
+    on_module(_unroll, [(False,), (True,)]),
 )
