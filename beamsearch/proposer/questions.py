@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from beamsearch.records.call import Metered
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.record import Record
 from kernel_profiling.profile import Finding, Floor, Profile
 
@@ -161,18 +162,6 @@ class VariantsQuestion(Situation):
     and of its compiled code."""
 
 
-class Variant(Record):
-    """One kernel of a reply."""
-
-    description: str
-    source: str | None
-    """None where the reply gave a patch that does not apply."""
-    patch: str = ""
-    """That patch."""
-    fault: str = ""
-    """Why it does not apply."""
-
-
 class Trial(Record):
     """A variant and how it fared, for reflection."""
 
@@ -241,7 +230,7 @@ class ReviewQuestion(Situation):
     """Which of these kernels will the judge refuse?"""
 
     purpose: Literal["review"] = "review"
-    variants: list[Variant]
+    variants: list[Proposal]
 
 
 class FirstQuestion(Record):

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from beamsearch.llm.types import storable
 from beamsearch.proposer.prompts.facts import one_line
-from beamsearch.proposer.questions import Diagnosis, Reflection, Review, Variant
+from beamsearch.proposer.questions import Diagnosis, Reflection, Review
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.record import R, Record
 
 _BLOCK = re.compile(
@@ -119,13 +120,13 @@ def read_review(text: str, variants: int) -> Review:
     return review
 
 
-def read_variants(text: str, base: str) -> list[Variant]:
+def read_variants(text: str, base: str) -> list[Proposal]:
     """Every kernel of a reply: its fences with a complete file or with a patch of `base`, each
     described by the line above it. At most MOST_VARIANTS.
 
     Raises UnreadableReply where there is none. Fences that are neither are passed over.
     """
-    variants: dict[str, Variant] = {}
+    variants: dict[str, Proposal] = {}
     for match in FENCE.finditer(text):
         language, code = match[1].lower(), match[2]
         patch, fault = is_patch(code), ""
@@ -139,7 +140,7 @@ def read_variants(text: str, base: str) -> list[Variant]:
             continue
         lines = [line.strip(" #*-") for line in text[: match.start()].splitlines() if line.strip()]
         described = lines and not lines[-1].startswith("```")
-        variant = Variant(
+        variant = Proposal(
             description=lines[-1] if described else "no description",
             source=source,
             patch=code if fault else "",

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.questions import Question, Situation, Trial
-from beamsearch.proposer.replies import UnreadableReply
+from beamsearch.proposer.replies import UnreadableReply, read_variants
 from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import read_record
 from beamsearch.run.ask import Answers
 from beamsearch.run.candidates import Candidates, Made
@@ -54,6 +55,16 @@ class Bench:
                 prompt = reask(prompt, text, problem)
         return None, problem
 
+    def ask_for_kernels(
+        self, question: Question, prompt_stem: str, reply_stem: str, base: str
+    ) -> tuple[list[Proposal], str]:
+        """The kernels of a reply, patches being of `base`; none, and why it cannot be read."""
+        found, problem = self.ask(
+            question, prompt_stem, reply_stem, lambda text: read_variants(text, base)
+        )
+        author = self.author(reply_stem)
+        return [proposal.with_values(author=author) for proposal in found or []], problem
+
     def trial(self, situation: Situation, candidate: Candidate) -> Trial:
         """A candidate with its diff against the kernel it was made from."""
         source = self.shared.source(candidate) if candidate.kernel_file else ""
@@ -73,7 +84,7 @@ class Bench:
         return read_record(call, Call).author if call.is_file() else self.shared.proposer.name
 
     def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
-        self.doing(f"judging {made.name}: {made.variant.description}")
+        self.doing(f"judging {made.name}: {made.proposal.description}")
         return self.candidates.judge(made, seen)
 
     def best(self, candidates: list[Candidate]) -> Candidate | None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beamsearch.problem.kernel import fingerprint
-from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.job import JudgeJob, Judgement, Subject
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import read_record, recorded, write_text
 from beamsearch.records.verdict import Outcome, Stage, Verdict, same_code
 from beamsearch.search import Assignment
@@ -24,11 +24,10 @@ NOT_REPAIRED = (Outcome.CORRECT, Outcome.NO_CODE, Outcome.DUPLICATE)
 
 @dataclass(frozen=True)
 class Made:
-    """A kernel of a reply, on its way to a verdict."""
+    """A proposal on its way to a verdict."""
 
     name: str
-    variant: Variant
-    author: str
+    proposal: Proposal
     repair_of: str | None = None
     tuned_from: str | None = None
     forecast: Forecast | None = None
@@ -50,18 +49,18 @@ class Candidates:
     ) -> Candidate:
         """The verdict on a reply that holds no kernel."""
         verdict = Verdict(outcome=Outcome.NO_CODE, stage=Stage.LOAD, reason=reason)
-        variant = Variant(description="no kernel in the reply", source=None)
-        made = Made(name, variant, author, repair_of)
+        proposal = Proposal(description="no kernel in the reply", source=None, author=author)
+        made = Made(name, proposal, repair_of)
         return self._recorded(made, lambda: Judgement(verdict=verdict))
 
     def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
         """The judged candidate. `seen`: fingerprints of sources and of compiled code judged before,
         with their names (`names_of`); one of them is a duplicate and not judged again."""
-        source = made.variant.source
+        source = made.proposal.source
 
         def decide() -> Judgement:
             if source is None:
-                return _refused(Outcome.INVALID, Stage.LOAD, made.variant.fault)
+                return _refused(Outcome.INVALID, Stage.LOAD, made.proposal.fault)
             write_text(self.folder / f"{made.name}.py", source)
             print_ = source_fingerprint(source)
             before = seen.get(print_) if print_ else None
@@ -81,11 +80,11 @@ class Candidates:
     def unjudged(self, made: Iterable[Made], seen: Mapping[str, str]) -> list[Subject]:
         """What of it will be judged, as far as that is known from the sources."""
         return [
-            Subject(name=item.name, source=item.variant.source)
+            Subject(name=item.name, source=item.proposal.source)
             for item in made
-            if item.variant.source is not None
+            if item.proposal.source is not None
             and not item.set_aside
-            and source_fingerprint(item.variant.source) not in seen
+            and source_fingerprint(item.proposal.source) not in seen
             and not (self.folder / f"{item.name}.json").is_file()
         ]
 
@@ -119,7 +118,7 @@ class Candidates:
         return None
 
     def _recorded(self, made: Made, decide: Callable[[], Judgement]) -> Candidate:
-        source = made.variant.source
+        source = made.proposal.source
         path = self.folder / f"{made.name}.py"
 
         def make() -> Candidate:
@@ -132,10 +131,10 @@ class Candidates:
                 round=self.round,
                 worker=self.assignment.worker,
                 direction=self.assignment.direction,
-                description=made.variant.description,
-                author=made.author,
+                description=made.proposal.description,
+                author=made.proposal.author,
                 kernel_file=self.shared.trace.relative(path) if source is not None else None,
-                fingerprint=source_fingerprint(source) if source is not None else None,
+                fingerprint=source_fingerprint(source),
                 verdict=judged.verdict,
                 measurement=judged.measurement,
                 forecast=made.forecast,
@@ -158,10 +157,11 @@ def names_of(candidates: Iterable[Candidate]) -> dict[str, str]:
     return names
 
 
-def source_fingerprint(source: str) -> str | None:
-    """Fingerprint of a source, or None where it does not parse (the judge says why)."""
+def source_fingerprint(source: str | None) -> str | None:
+    """Fingerprint of a source, or None where there is none or it does not parse (the judge says
+    why)."""
     try:
-        return fingerprint(source)
+        return None if source is None else fingerprint(source)
     except (SyntaxError, ValueError):
         return None
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from beamsearch.baselines.inductor.convert import convert
 from beamsearch.baselines.inductor.generated import NotTriton
 from beamsearch.executor.executor import Executor
-from beamsearch.proposer.questions import Variant
 from beamsearch.records.captured import Compilation
 from beamsearch.records.job import CompileJob
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import recorded
 from beamsearch.run.stop import StopToken
 
@@ -21,14 +21,14 @@ WITHOUT_LIBRARY = "triton_only"
 
 def compiled_kernels(
     folder: Path, executor: Executor, problem: str, stop: StopToken
-) -> tuple[list[Variant], list[str]]:
+) -> tuple[list[Proposal], list[str]]:
     """What the compiler wrote that is Triton alone, and why the rest is not.
 
     Every compilation is recorded in the folder, and not done again. Raises Stopped.
     """
     if not executor.measures:
         return [], ["torch.compile writes Triton for an NVIDIA GPU, and there is none here"]
-    kernels: list[Variant] = []
+    kernels: list[Proposal] = []
     reasons: list[str] = []
     for way in (*ITS_OWN, WITHOUT_LIBRARY):
         if way == WITHOUT_LIBRARY and kernels:
@@ -47,5 +47,6 @@ def compiled_kernels(
         except NotTriton as error:
             reasons.append(f"torch.compile ({way}): {error}")
         else:
-            kernels.append(Variant(description=f"what torch.compile writes ({way})", source=source))
+            description = f"what torch.compile writes ({way})"
+            kernels.append(Proposal(description=description, source=source, author=AUTHOR))
     return kernels, reasons

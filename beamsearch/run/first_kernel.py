@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from beamsearch.errors import KernelError
@@ -10,12 +11,27 @@ from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.questions import FirstQuestion, Proposer
 from beamsearch.proposer.replies import UnreadableReply, read_variants
 from beamsearch.records.job import JudgeJob, Judgement, Subject
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.run.ask import Answers
 from beamsearch.run.stop import StopToken
 
+DESCRIPTION = "a first kernel written for the problem"
 TRIES = 4
 """One answer, and as many corrected ones as turn nearly every failure right elsewhere."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A proposal and what the judge found."""
+
+    proposal: Proposal
+    judgement: Judgement
+
+    @property
+    def correct(self) -> bool:
+        """Whether the judge found it so."""
+        return self.judgement.verdict.correct
 
 
 def write_first(
@@ -24,7 +40,7 @@ def write_first(
     proposer: Proposer,
     executor: Executor,
     stop: StopToken,
-) -> list[tuple[str, Judgement]]:
+) -> list[Judged]:
     """The kernels of the first reply that has a correct one, those that are; prompts, replies and
     verdicts stand with worker 0 of round 0. Raises KernelError where no answer is correct, and what
     asking raises."""
@@ -34,7 +50,8 @@ def write_first(
     for attempt in range(TRIES):
         suffix = "" if attempt == 0 else f"_{attempt + 1}"
         text = answers.get(question, prompt, attempt, ("first_prompt", "first_reply"))
-        correct, problem = _correct(text, folder, f"first{suffix}", executor, stop)
+        name = f"first{suffix}"
+        correct, problem = _correct(text, proposer.name, folder, name, executor, stop)
         if correct:
             return correct
         prompt = reask(prompt, text, problem)
@@ -45,8 +62,8 @@ def write_first(
 
 
 def _correct(
-    text: str, folder: Path, name: str, executor: Executor, stop: StopToken
-) -> tuple[list[tuple[str, Judgement]], str]:
+    text: str, author: str, folder: Path, name: str, executor: Executor, stop: StopToken
+) -> tuple[list[Judged], str]:
     """The kernels of a reply that are correct, and what is wrong with the others."""
     try:
         variants = read_variants(text, "")
@@ -69,7 +86,8 @@ def _correct(
         judged = recorded(folder / f"{called}.json", Judgement, judge)
         verdict = judged.verdict
         if verdict.correct:
-            correct.append((source, judged))
+            proposal = variant.with_values(description=DESCRIPTION, author=author)
+            correct.append(Judged(proposal, judged))
         else:
             faults.append(f"{verdict.outcome.value} at {verdict.stage}: {verdict.reason}")
     if len(faults) == 1:

@@ -18,10 +18,11 @@ from beamsearch.records.job import (
     Subject,
 )
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
 from beamsearch.run.candidates import source_fingerprint
-from beamsearch.run.compiled import AUTHOR, compiled_kernels
-from beamsearch.run.first_kernel import write_first
+from beamsearch.run.compiled import compiled_kernels
+from beamsearch.run.first_kernel import Judged, write_first
 from beamsearch.run.stop import StopToken
 
 NEXT = "give one with --kernel, or let a model write it (OPENAI_API_KEY)"
@@ -40,21 +41,6 @@ def first_candidates(trace: Trace) -> list[Candidate]:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A kernel that may be a first one."""
-
-    source: str
-    description: str
-    author: str
-    judged: Judgement
-
-    @property
-    def correct(self) -> bool:
-        """Whether the judge found it so."""
-        return self.judged.verdict.correct
-
-
-@dataclass(frozen=True)
 class FirstKernels:
     """Finds them, each step taken once."""
 
@@ -70,19 +56,16 @@ class FirstKernels:
         """The source of the fastest; a candidate's record is left for each. Raises KernelError
         where none is correct, and what asking raises."""
         folder, problem = self.trace.round(0) / "compiled", self.question.problem.name
-        variants, reasons = compiled_kernels(folder, self.executor, problem, self.stop)
-        found: list[Found] = []
-        for variant in variants:
-            assert variant.source is not None
-            if all(
-                source_fingerprint(variant.source) != source_fingerprint(f.source) for f in found
-            ):
-                judged = self._judged(len(found), variant.source)
-                found.append(Found(variant.source, variant.description, AUTHOR, judged))
+        compiled, reasons = compiled_kernels(folder, self.executor, problem, self.stop)
+        different = {source_fingerprint(kernel.source): kernel for kernel in reversed(compiled)}
+        found = [
+            self._judged(number, kernel)
+            for number, kernel in enumerate(k for k in compiled if k in different.values())
+        ]
         for kernel in found:
-            verdict = kernel.judged.verdict
+            verdict, what = kernel.judgement.verdict, kernel.proposal.description
             if not verdict.correct:
-                reasons.append(f"{kernel.description}: {verdict.outcome.value}: {verdict.reason}")
+                reasons.append(f"{what}: {verdict.outcome.value}: {verdict.reason}")
         if self.proposer.reads_prompts:
             found += self._written(reasons)
         if not any(kernel.correct for kernel in found):
@@ -92,35 +75,32 @@ class FirstKernels:
             self.tell(reason)
         return self._leave(self._fastest_first(found))
 
-    def _judged(self, number: int, source: str) -> Judgement:
+    def _judged(self, number: int, kernel: Proposal) -> Judged:
         def judge() -> Judgement:
-            subject = Subject(name=f"first {number}", source=source)
-            judged = self.executor.run(JudgeJob(subject=subject))
+            subject = Subject(name=f"first {number}", source=kernel.source)
+            judgement = self.executor.run(JudgeJob(subject=subject))
             self.stop.check()
-            return judged
+            return judgement
 
-        return recorded(self.trace.round(0) / "first" / f"{number}.json", Judgement, judge)
+        path = self.trace.round(0) / "first" / f"{number}.json"
+        return Judged(kernel, recorded(path, Judgement, judge))
 
-    def _written(self, reasons: list[str]) -> list[Found]:
+    def _written(self, reasons: list[str]) -> list[Judged]:
         """The model's. That it wrote none ends the run only where there is no other."""
         try:
-            written = write_first(
-                self.trace, self.question, self.proposer, self.executor, self.stop
-            )
+            return write_first(self.trace, self.question, self.proposer, self.executor, self.stop)
         except KernelError as error:
             reasons.append(str(error))
             return []
-        return [
-            Found(source, "a first kernel written for the problem", self.proposer.name, judged)
-            for source, judged in written
-        ]
 
-    def _fastest_first(self, found: list[Found]) -> list[tuple[Found, Measurement | None]]:
+    def _fastest_first(self, found: list[Judged]) -> list[tuple[Judged, Measurement | None]]:
         """Those that are correct by their times, all taken in one visit; then the others."""
         correct = [kernel for kernel in found if kernel.correct]
-        times = {id(kernel): kernel.judged.measurement for kernel in correct}
+        times = {id(kernel): kernel.judgement.measurement for kernel in correct}
         if len(correct) > 1 and self.executor.measures:
-            subjects = [Subject(name=str(n), source=k.source) for n, k in enumerate(correct)]
+            subjects = [
+                Subject(name=str(n), source=k.proposal.source) for n, k in enumerate(correct)
+            ]
 
             def compare() -> Comparison:
                 comparison = self.executor.run(CompareJob(subjects=subjects))
@@ -134,23 +114,24 @@ class FirstKernels:
         timed.sort(key=lambda pair: pair[1].time_ms if pair[1] else 0.0)
         return [*timed, *((kernel, None) for kernel in found if not kernel.correct)]
 
-    def _leave(self, ordered: list[tuple[Found, Measurement | None]]) -> str:
+    def _leave(self, ordered: list[tuple[Judged, Measurement | None]]) -> str:
         """A record and a source for each; the run's own first kernel last: it is the mark."""
         for number, (kernel, time) in enumerate(ordered):
-            name = first_name(number)
+            proposal, name = kernel.proposal, first_name(number)
             path = self.trace.round(0) / f"{name}.py"
-            write_text(path, kernel.source)
+            write_text(path, proposal.source or "")
             candidate = Candidate(
                 name=name,
                 round=0,
-                description=kernel.description,
-                author=kernel.author,
+                description=proposal.description,
+                author=proposal.author,
                 kernel_file=self.trace.relative(path),
-                fingerprint=source_fingerprint(kernel.source),
-                verdict=kernel.judged.verdict,
+                fingerprint=source_fingerprint(proposal.source),
+                verdict=kernel.judgement.verdict,
                 measurement=time,
             )
             write_record(path.with_suffix(".json"), candidate)
-        first = ordered[0][0]
-        write_text(self.trace.input_file, first.source)
-        return first.source
+        source = ordered[0][0].proposal.source
+        assert source is not None
+        write_text(self.trace.input_file, source)
+        return source

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from beamsearch.errors import NoAnswer, Stopped, Unanswered
-from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation, Variant
-from beamsearch.proposer.replies import read_variants
+from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.proposal import Proposal
 from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import NOT_REPAIRED, Made, names_of, source_fingerprint
 
@@ -28,7 +28,7 @@ class Line:
     @property
     def source(self) -> str | None:
         """The newest source; None where every one was a patch that did not apply."""
-        sources = [made.variant.source for made in self.made if made.variant.source is not None]
+        sources = [m.proposal.source for m in self.made if m.proposal.source is not None]
         return sources[-1] if sources else None
 
 
@@ -73,24 +73,23 @@ class Repairs:
             diagnosis=self.diagnosis,
             failed=failed,
             failed_source=base,
-            patch=line.made[-1].variant.patch,
+            patch=line.made[-1].proposal.patch,
             earlier=[bench.trial(self.situation, c) for c in line.candidates[:-1]],
             name=name,
         )
-        found, problem = bench.ask(
-            question, f"{name}_prompt", f"{name}_reply", lambda text: read_variants(text, base)
-        )
-        author = bench.author(f"{name}_reply")
-        if found is None:
+        stems = f"{name}_prompt", f"{name}_reply"
+        found, problem = bench.ask_for_kernels(question, *stems, base)
+        if not found:
+            author = bench.author(stems[1])
             repaired = bench.candidates.no_code(name, author, problem, repair_of=failed.name)
         else:
-            made = Made(name, self._new(found, line), author, repair_of=failed.name)
+            made = Made(name, self._new(found, line), repair_of=failed.name)
             # Of other lines' repairs nothing is known: which came first would depend on replies.
             repaired = bench.judge(made, names_of(line.candidates) | self.seen)
             line.made.append(made)
         line.candidates.append(repaired)
 
-    def _new(self, found: list[Variant], line: Line) -> Variant:
+    def _new(self, found: list[Proposal], line: Line) -> Proposal:
         """The first kernel of a reply that is none judged before: some quote what they repair."""
         known = names_of(line.candidates) | self.seen
         for variant in found:

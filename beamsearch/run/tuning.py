@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from beamsearch.problem.kernel import build, fingerprint
 from beamsearch.proposer.playbook.rewrites.launch import settings_of
-from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import Subject, SweepJob
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import Trace, read_record, recorded
 from beamsearch.records.tuning import Form, Tuning
 from beamsearch.run.bench import Bench
@@ -44,9 +44,10 @@ class Tuner:
         tuning = recorded(self.bench.folder / FILE, Tuning, lambda: self._sweep(winner, forms))
         judged: list[Candidate] = []
         for number, setting in enumerate(gaining(tuning)[:JUDGED], 1):
-            variant = Variant(description=f"{setting}; tuned", source=forms[setting])
-            name = f"{winner.name}-t{number}"
-            made = Made(name, variant, winner.author, tuned_from=winner.name)
+            proposal = Proposal(
+                description=f"{setting}; tuned", source=forms[setting], author=winner.author
+            )
+            made = Made(f"{winner.name}-t{number}", proposal, tuned_from=winner.name)
             seen = {**names_of([*candidates, *judged]), **self.bench.view.seen}
             judged.append(self.bench.judge(made, seen))
             times = comparable_times(self.shared.trace, [winner, judged[-1]])

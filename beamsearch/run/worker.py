@@ -8,16 +8,15 @@ from beamsearch.proposer.questions import (
     ReflectionQuestion,
     ReviewQuestion,
     Situation,
-    Variant,
     VariantsQuestion,
 )
 from beamsearch.proposer.replies import (
     read_diagnosis,
     read_reflection,
     read_review,
-    read_variants,
 )
 from beamsearch.records.candidate import Candidate, Forecast
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.round import BenchmarkResults, Result
 from beamsearch.records.trace import read_record, write_record, write_text
 from beamsearch.run.bench import Bench
@@ -52,8 +51,7 @@ class Worker(Bench):
             name = f"r{self.view.number}-w{self.assignment.worker}-v{number}"
             forecast = forecasts.get(number)
             aside = forecast is not None and forecast.fails and believed(known, name)
-            author = self.author("opt_reply")
-            made.append(Made(name, variant, author, forecast=forecast, set_aside=aside))
+            made.append(Made(name, variant, forecast=forecast, set_aside=aside))
         self.shared.executor.prepare(self.candidates.unjudged(made, self.view.seen))
         candidates: list[Candidate] = []
         for item in made:
@@ -130,19 +128,15 @@ class Worker(Bench):
         write_record(self.folder / "strategy.json", diagnosis)
         return diagnosis
 
-    def _propose(self, situation: Situation, diagnosis: Diagnosis) -> tuple[list[Variant], str]:
+    def _propose(self, situation: Situation, diagnosis: Diagnosis) -> tuple[list[Proposal], str]:
         self.doing(f"writing variants of {self.parent.name}: {self.assignment.direction}")
         count = self.shared.settings.variants
         question = VariantsQuestion(
             **dict(situation), diagnosis=diagnosis, variants=count, seen=sorted(self.view.seen)
         )
-        base = situation.parent_source
-        variants, problem = self.ask(
-            question, "opt_prompt", "opt_reply", lambda text: read_variants(text, base)
-        )
-        return variants or [], problem
+        return self.ask_for_kernels(question, "opt_prompt", "opt_reply", situation.parent_source)
 
-    def _review(self, situation: Situation, variants: list[Variant]) -> dict[int, Forecast]:
+    def _review(self, situation: Situation, variants: list[Proposal]) -> dict[int, Forecast]:
         """What a review expects of each variant, by number; nothing where it is not asked for, or
         where earlier ones showed that it does not pay."""
         wanted = self.shared.settings.review and self.shared.proposer.reads_prompts

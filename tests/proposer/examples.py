@@ -24,10 +24,10 @@ from beamsearch.proposer.questions import (
     ReviewQuestion,
     Situation,
     Trial,
-    Variant,
     VariantsQuestion,
 )
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def questions(path: Path) -> dict[str, Question | FirstQuestion]:
             "profile_after": later.profile if after else None,
         }
         trials[n] = trial.model_copy(update=update)
-    variants = [Variant(**variant) for variant in kept["variants"]]
+    variants = [Proposal(**variant) for variant in kept["variants"]]
     broken = kept["broken"]
     failed = Candidate(
         name=broken["name"],

@@ -22,11 +22,11 @@ from beamsearch.proposer.questions import (
     ReviewQuestion,
     Shown,
     Trial,
-    Variant,
     VariantsQuestion,
 )
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from kernel_profiling.ncu.line_counters import annotate
 from kernel_profiling.profile import Finding, FindingKind, Floor, Launch, LineCounters, Profile
@@ -241,8 +241,8 @@ def review_question(problem: str = "43", **changes: Any) -> ReviewQuestion:
     known = fields(problem, **changes)
     source = known["parent_source"]
     variants = [
-        Variant(description="as it was", source=source),
-        Variant(description="misspelt", source=source.replace("tl.store(", "tl.stores(")),
+        Proposal(description="as it was", source=source),
+        Proposal(description="misspelt", source=source.replace("tl.store(", "tl.stores(")),
     ]
     return ReviewQuestion(**known, variants=variants)
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from beamsearch.problem.kernel import build, fingerprint
-from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.job import Judgement
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Outcome, Stage, Verdict
 from beamsearch.run.candidates import Candidates, Made, names_of
@@ -106,8 +106,8 @@ def test_twins_are_decided_for_each_worker_whoever_comes_first(tmp_path, order):
         judge = Candidates(shared, 1, assignment, shared.trace.worker(1, worker))
         own, known = [], {"2": "r0-s0"}
         for n, number in enumerate([(1, 11), (11,), (12, 21)][worker]):
-            variant = Variant(description="", source=f"x = {number}")
-            made = Made(f"r1-w{worker}-v{n}", variant, "m")
+            variant = Proposal(description="", source=f"x = {number}")
+            made = Made(f"r1-w{worker}-v{n}", variant)
             own.append(judge.judge(made, names_of(own) | known))
             verdicts[own[-1].name] = own[-1].verdict
     twins = {n: v.reason.split()[9] for n, v in verdicts.items() if v.outcome is Outcome.DUPLICATE}

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from beamsearch.errors import NoAnswer, OutOfBudget, Unanswered
-from beamsearch.proposer.questions import Situation, Variant
+from beamsearch.proposer.questions import Situation
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.run.candidates import Made, source_fingerprint
 from beamsearch.run.repairs import Repairs
@@ -70,9 +71,9 @@ def repairs(answers):
     tried = []
     for n in range(len(answers)):
         source = kernel(f"bad{n}")
-        variant = Variant(description="", source=source)
+        variant = Proposal(description="", source=source)
         name = f"r1-w0-v{n}"
-        tried.append((Made(name, variant, "m"), candidate(name, source, WRONG)))
+        tried.append((Made(name, variant), candidate(name, source, WRONG)))
     return worker, lambda: Repairs(worker, Situation(**fields()), DIAGNOSIS).run(tried)
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beamsearch.proposer.questions import Variant
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.job import JudgeJob, Judgement
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Outcome
 from beamsearch.run.candidates import Candidates, Made
@@ -67,8 +67,8 @@ def test_no_kernel_is_judged_twice(rounds, stopped):
             a = Assignment(worker=worker, parent="r0-s0", direction=direction)
             judge = Candidates(shared, number, a, shared.trace.worker(number, worker))
             for n, source in enumerate(sources):
-                variant = Variant(description="adds", source=source)
-                made = Made(f"r{number}-w{worker}-v{n}", variant, "playbook")
+                variant = Proposal(description="adds", source=source)
+                made = Made(f"r{number}-w{worker}-v{n}", variant)
                 candidates.append(judge.judge(made, seen))
 
         seen: dict[str, str] = {}
