@@ -12,7 +12,7 @@ from beamsearch.gpu.lane import Lane
 from beamsearch.judge.rejection import one_line
 from beamsearch.judge.runner.reference import problem_message
 from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
-from beamsearch.judge.timing.comparison import baseline_caches
+from beamsearch.judge.timing.measure import baseline_caches
 from beamsearch.problem.problem import Problem
 from beamsearch.records.captured import Compilation
 
