@@ -28,7 +28,7 @@ from beamsearch.judge.runner.client import Replay, RunnerProcess
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.timing.measure import Sweeper, Visit
+from beamsearch.judge.timing.measure import Comparer, Sweeper, Visit
 from beamsearch.judge.timing.timing import prepare, time_calls
 from beamsearch.judge.verification.decide import check_elsewhere, shapes_for
 from beamsearch.judge.verification.inputs import InputSet, InputSets
@@ -189,7 +189,8 @@ class MeasuringJudge:
                         except Rejected as rejection:
                             failed[name] = rejection.reason
                     left = [subject for subject in subjects if subject.name not in failed]
-                    found = self._visit.compare(left, chosen, timed, self._open_runner)
+                    comparer = Comparer(self._visit, timed, self._open_runner)
+                    found = comparer.run(left, chosen)
             except torch.OutOfMemoryError as error:
                 raise ProblemError(
                     f"{self._problem.name} does not fit on this GPU beside {len(subjects)} "

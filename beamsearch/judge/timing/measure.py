@@ -79,7 +79,7 @@ class Visit:
         self._gpu = gpu
         self._device = f"cuda:{device}"
         self._work = least_work(problem)
-        self._gauges = Gauges(self.gpu_uuid)
+        self.gauges = Gauges(self.gpu_uuid)
 
     @contextmanager
     def timed_inputs(self, bound: Sequence[InputSet]) -> Iterator[InputSet]:
@@ -97,7 +97,7 @@ class Visit:
 
     def measure(self, replay: Replay, timed: InputSet, log: Log) -> Measurement:
         """Time a candidate that is right so far. Raises Rejected."""
-        before = self._gauges.read()
+        before = self.gauges.read()
         count = repetitions(prepare(replay, timed, FIRST_CALL_S))
 
         def series() -> list[Sample]:
@@ -107,7 +107,7 @@ class Visit:
 
         samples = undisturbed(series)
         plain = time_calls(replay, timed, PLAIN_CALLS, checked_share(PLAIN_CALLS), plain=True)
-        measurement = self._measurement(samples, plain, before, replay)
+        measurement = self.measurement(samples, plain, before, replay)
         without = f"; {replay.no_graph}" if replay.no_graph else ""
         log.passed(Stage.TIMING, "clocks", f"{len(samples)} calls on new values{without}")
         time_ms = measurement.time_ms
@@ -135,25 +135,7 @@ class Visit:
             share = f"{part / whole:.0%} of the time in torch's operations"
             log.passed(Stage.TIMING, "kernels", share)
 
-    def compare(
-        self,
-        subjects: Sequence[Subject],
-        forms: Mapping[str, Form],
-        timed: InputSet,
-        open_runner: Callable[[str, Mapping[str, str]], RunnerProcess],
-    ) -> Comparison:
-        """Times of several subjects, interleaved; `forms` are the kernels' plans."""
-        before = self._gauges.read()
-        comparer = Comparer(self, timed, open_runner)
-        comparer.run(subjects, forms)
-        measurements, turns = {}, {}
-        for name, timing in comparer.timings.items():
-            samples = [sample for turn in timing.turns for sample in turn]
-            measurements[name] = self._measurement(samples, timing.plain, before, timing.replay)
-            turns[name] = [statistics.median(sample.ms for sample in turn) for turn in timing.turns]
-        return Comparison(measurements=measurements, failed=comparer.failed, turns=turns)
-
-    def _measurement(
+    def measurement(
         self, samples: Sequence[Sample], plain: Sequence[Sample], before: Reading, replay: Replay
     ) -> Measurement:
         """Samples as a record; `plain` are those without a graph, `before` the gauges ahead."""
@@ -171,7 +153,7 @@ class Visit:
             graph=not replay.no_graph,
             plain_ms=statistics.median(sample.ms for sample in plain),
             clock_start_mhz=before.sm_clock_mhz,
-            clock_end_mhz=self._gauges.read().sm_clock_mhz,
+            clock_end_mhz=self.gauges.read().sm_clock_mhz,
             temperature_c=before.temperature_c,
         )
 
@@ -201,37 +183,46 @@ class Comparer:
         self._timed = timed
         self._open = open_runner
         self._runners: dict[bool, RunnerProcess] = {}
-        self.timings: dict[str, Timing] = {}
-        self.failed: dict[str, str] = {}
+        self._rounds = ROUNDS
+        self._timings: dict[str, Timing] = {}
+        self._failed: dict[str, str] = {}
 
-    def run(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> None:
-        """Time all subjects; `forms` are the kernels' plans, by name."""
+    def run(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> Comparison:
+        """Times of all subjects; `forms` are the kernels' plans, by name."""
+        before = self._visit.gauges.read()
         try:
             for subject in subjects:
-                form = forms.get(subject.name)
-                self._attempt(subject.name, partial(self._prepare, subject, form))
-            slowest = max((timing.estimate for timing in self.timings.values()), default=1.0)
-            rounds = ROUNDS if slowest < 30 else ROUNDS // 2
-            undisturbed(partial(self._take_turns, rounds))
+                self._attempt(subject.name, self._prepare, subject, forms.get(subject.name))
+            if any(timing.estimate >= 30 for timing in self._timings.values()):
+                self._rounds = ROUNDS // 2
+            undisturbed(self._take_turns)
         finally:
             for runner in self._runners.values():
                 runner.end()
+        measurements, turns = {}, {}
+        for name, timing in self._timings.items():
+            samples, replay = [sample for turn in timing.turns for sample in turn], timing.replay
+            measurements[name] = self._visit.measurement(samples, timing.plain, before, replay)
+            turns[name] = [statistics.median(sample.ms for sample in turn) for turn in timing.turns]
+        return Comparison(measurements=measurements, failed=self._failed, turns=turns)
 
-    def _attempt(self, name: str, action: Callable[[], None]) -> None:
+    def _attempt(self, name: str, action: Callable[..., None], *given: object) -> None:
         """One step of a subject, which is out where it is rejected; with it what else ran in a
         runner that is gone."""
         try:
-            action()
+            action(*given)
         except Rejected as rejection:
-            self.failed[name] = rejection.reason
-            lost = self.timings.pop(name, None)
+            self._failed[name] = rejection.reason
+            lost = self._timings.pop(name, None)
             self._timed.sets.mend()  # the others must not find what it wrote
             if lost is None or lost.replay.runner.alive:
                 return
             gone = lost.replay.runner
-            for other in [n for n, timing in self.timings.items() if timing.replay.runner is gone]:
-                self.failed[other] = "the process that timed it was lost by another subject's fault"
-                del self.timings[other]
+            for other in [n for n, timing in self._timings.items() if timing.replay.runner is gone]:
+                self._failed[other] = (
+                    "the process that timed it was lost by another subject's fault"
+                )
+                del self._timings[other]
             self._runners = {kind: r for kind, r in self._runners.items() if r is not gone}
 
     def _prepare(self, subject: Subject, form: Form | None) -> None:
@@ -241,7 +232,7 @@ class Comparer:
             opened = ("baselines", baseline_caches()) if is_baseline else ("comparison", {})
             self._runners[is_baseline] = self._open(*opened)
         runner = self._runners[is_baseline]
-        timing = self.timings[name] = Timing(Replay(runner, name))
+        timing = self._timings[name] = Timing(Replay(runner, name))
         if subject.kind == "kernel":
             assert form is not None
             timing.replay.touched = form.plan.touched
@@ -254,23 +245,21 @@ class Comparer:
         first_s = TUNING_S if is_baseline else FIRST_CALL_S
         timing.estimate = prepare(timing.replay, self._timed, first_s)
 
-    def _take_turns(self, rounds: int) -> None:
+    def _take_turns(self) -> None:
         """So many turns of all that are still in. Raises Shared."""
-        for timing in self.timings.values():
+        for timing in self._timings.values():
             timing.turns, timing.plain = [], []
-        turn: Callable[[Timing], None] = partial(self._turn, rounds)
-        for action in (*[turn] * rounds, self._believe):
-            for name, timing in list(self.timings.items()):
-                if name in self.timings:  # not lost with another's runner
-                    self._attempt(name, partial(action, timing))
+        for action in (*[self._turn] * self._rounds, self._believe):
+            for name, timing in list(self._timings.items()):
+                if name in self._timings:  # not lost with another's runner
+                    self._attempt(name, action, timing)
 
-    def _turn(self, rounds: int, timing: Timing) -> None:
-        """One of so many turns: as many calls as fit, and one without its graph. Raises
-        Rejected."""
+    def _turn(self, timing: Timing) -> None:
+        """As many calls as fit, and one without its graph. Raises Rejected."""
         count = max(2, min(10, round(TURN_MS / max(timing.estimate, 1e-3))))
-        share = checked_share(rounds * count)
+        share = checked_share(self._rounds * count)
         timing.turns.append(time_calls(timing.replay, self._timed, count, share))
-        share = checked_share(rounds)
+        share = checked_share(self._rounds)
         timing.plain += time_calls(timing.replay, self._timed, 1, share, plain=True)
 
     def _believe(self, timing: Timing) -> None:

@@ -103,7 +103,7 @@ def time_calls(
             handout.poison()
             wanted = handout.wanted
             told = guarded(Stage.TIMING, "timing", replay.ask, "collect", timeout_s, **wanted)
-            check_result(told, handout, Stage.TIMING, replay.touched, "in a timed call")
+            check_result(replay, told, handout, Stage.TIMING, "in a timed call")
     return samples
 
 

@@ -88,12 +88,12 @@ class Decision:
     def smoke(self, process: CandidateProcess, drawn: Sequence[InputSet]) -> bool:
         """The smoke shapes, where a kernel that does not take them is not judged: whether it does.
         Raises Rejected."""
-        self._left = SMOKE_WORK
+        self._process, self._left = process, SMOKE_WORK
         taken = True
         for number, inputs in enumerate(drawn):
             if not taken or (number >= SMOKE_SETS and self._left < 0):
                 break
-            taken = self._tried(process, inputs, Stage.SMOKE, "smoke shapes", None)
+            taken = self._tried(inputs, Stage.SMOKE, "smoke shapes")
         self._left = WORK
         return taken
 
@@ -147,7 +147,7 @@ class Decision:
         before = self._left
         for inputs in drawn:
             try:
-                if not self._tried(self._process, inputs, Stage.OTHER_SHAPES, label, share):
+                if not self._tried(inputs, Stage.OTHER_SHAPES, label, share):
                     return "refused"
             except Rejected as rejection:
                 if rejection.outcome is not Outcome.TIMEOUT:
@@ -163,16 +163,12 @@ class Decision:
         return "right"
 
     def _tried(
-        self,
-        process: CandidateProcess,
-        inputs: InputSet,
-        stage: Stage,
-        label: str,
-        limit: float | None,
+        self, inputs: InputSet, stage: Stage, label: str, limit: float | None = None
     ) -> bool:
         """Whether the kernel takes the shape. Raises Rejected where it is wrong there and launches
         the functions that it launches at the true shape, and where it takes too long."""
-        log, sets, call = self._log, inputs.sets, f"{stage.value} {inputs.label}"
+        log, sets, process = self._log, inputs.sets, self._process
+        call = f"{stage.value} {inputs.label}"
         with inputs.handout() as handout:
             try:
                 bind(process, call, handout, INTERPRET_S)
@@ -189,7 +185,7 @@ class Decision:
             if same:
                 self._alike.add(sets)
             try:
-                excused, strides = check_result(answer, handout, stage, process.touched)
+                excused, strides = check_result(process, answer, handout, stage)
             except Rejected as rejection:
                 if sets in self._alike:
                     raise

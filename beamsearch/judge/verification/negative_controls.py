@@ -219,7 +219,11 @@ class Sway:
             for pairs in range(1, PAIRS + 1):
                 if self._pairs < pairs:
                     self._measure(instance, every)
-                expected = replace(every[index], moved=smooth(self._moved[index]))
+                moved = self._moved[index]
+                if moved.dim() and moved.shape[-1] > 1:
+                    # At least the median of its row, so that no element is strict by luck.
+                    moved = moved.maximum(moved.median(-1, keepdim=True).values)
+                expected = replace(every[index], moved=moved)
                 difference = compare(result, expected.oracle, expected.scale, expected.moved)
                 if difference.passed:
                     if (index, self._pairs) not in self._proven:
@@ -261,13 +265,6 @@ def rounded_otherwise(seed: int, dtype: str, twin: bool, *, tf32: bool = False) 
         return torch.where(chosen ^ twin, tensor * (1 - amount), tensor)
 
     return change
-
-
-def smooth(moved: torch.Tensor) -> torch.Tensor:
-    """Each element at least the median of its row, so that none is strict by luck."""
-    if moved.dim() == 0 or moved.shape[-1] < 2:
-        return moved
-    return torch.maximum(moved, moved.median(-1, keepdim=True).values)
 
 
 def _distance(output: torch.Tensor, oracle: torch.Tensor) -> torch.Tensor:

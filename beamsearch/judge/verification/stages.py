@@ -69,7 +69,7 @@ def call_once(
     """Call what is bound under the name, and compare as `check_result`. `then` is called too before
     the result is looked at. Raises Rejected."""
     answer = ask_once(process, handout, stage, timeout_s, name, then=then)
-    return check_result(answer, handout, stage, process.touched)
+    return check_result(process, answer, handout, stage)
 
 
 def ask_once(
@@ -82,11 +82,7 @@ def ask_once(
 
 
 def check_result(
-    answer: dict[str, Any],
-    handout: Handout,
-    stage: Stage,
-    touched: Collection[int],
-    where: str = "",
+    process: Callee, answer: dict[str, Any], handout: Handout, stage: Stage, where: str = ""
 ) -> tuple[str, str]:
     """Compare what a call handed over with the oracle: how many elements only rounding explains,
     and how the strides differ from the reference's, each empty where there is nothing to say.
@@ -94,7 +90,7 @@ def check_result(
     reported, wanted = answer.get("results"), handout.of.returned
     reported = reported if isinstance(reported, list) else []
     excused = 0
-    reason = damaged(answer, handout, touched) or misfits(reported, wanted)
+    reason = damaged(answer, handout, process.touched) or misfits(reported, wanted)
     if reason is None:
         excused, reason = compare_values(handout)
     if reason is not None:
