@@ -32,7 +32,7 @@ NOT_IN_A_RUN = "other layouts: tried on the winner of a run, and by `verify`"
 MOST_QUOTED = 300
 """Characters of a source line in a reason."""
 MOST_REASON = 4000
-"""Characters of a reason: it holds what a candidate's process told."""
+"""Characters of a reason: it quotes messages of a candidate's process."""
 # Raised by Triton for code that cannot be compiled or launched on this GPU.
 COMPILE_ERRORS = {
     "CompileFailed",
@@ -207,7 +207,7 @@ def unseen(seen: Mapping[str, str], log: Log) -> None:
 
 
 def parsed(model: type[Parsed], told: object, stage: Stage) -> Parsed:
-    """A record as a candidate's process told it. Raises Rejected where it is none."""
+    """A record in a result of a candidate's process. Raises Rejected where it is none."""
     try:
         return model.model_validate(told)
     except ValidationError as error:

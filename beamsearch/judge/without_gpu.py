@@ -106,7 +106,7 @@ class ModellingJudge:
         return Judgement(verdict=log.correct(), measurement=measurement)
 
     def profile(self, subject: Subject) -> Profile:
-        """The compiler's profile with its modelled time; that of a judged kernel is kept.
+        """The compiler's profile with its modelled time; that of a judged kernel is cached.
 
         Raises KernelError where the kernel is not correct.
         """

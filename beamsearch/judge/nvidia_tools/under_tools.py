@@ -35,7 +35,7 @@ round's beam, whose profiles are wanted at once. They use no GPU."""
 SANITIZE_S = 180.0
 """Seconds for one call and its compilation, which take ten where nothing is large."""
 SHOWN = 20
-"""Errors written down; one is told."""
+"""Errors in the report; the first is the reason."""
 
 _ERROR = re.compile(r"=+ (Invalid \S+ \w+ of size .*|Misaligned .*|.*(?:out of bounds|overflow).*)")
 _PLACE = re.compile(r"=+ {2,}at (.*)")

@@ -1,5 +1,5 @@
 """What a kernel does beyond one right call at its own shapes: again, otherwise laid out, by its own
-Python. Only what makes a result wrong on the problem's own inputs rejects; the rest is told."""
+Python. Only what makes a result wrong on the problem's own inputs rejects; the rest is reported."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -28,7 +28,7 @@ from beamsearch.records.verdict import Outcome, Stage
 RUNS = 3
 """Calls on the same inputs."""
 TIMED_CALLS = 20
-"""Calls of a kernel's own Python, by whose median the host's time is told."""
+"""Calls of a kernel's own Python, by whose median the host's time is reported."""
 LAYOUTS: dict[Layout, str] = {
     "strided": "inputs that are not contiguous",
     "misaligned": "misaligned inputs",
@@ -43,10 +43,10 @@ Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Callee]]
 def check_determinism(process: Callee, inputs: InputSet, log: Log, timeout_s: float) -> None:
     """The same inputs three times. Raises Rejected where a run is wrong or far from the first.
 
-    Results that differ in bits are told and not refused: sums gathered with atomic additions, as in
-    a split-K kernel, come in another order each time and are as right as any other. What an order
-    can change is rounding, far below the tolerance. A data race loses whole terms: some run is then
-    outside the tolerance of the oracle, or two runs are outside the tolerance of each other.
+    Results that differ in bits are reported: sums gathered with atomic additions, as in a split-K
+    kernel, come in another order each time and are as right as any other. What an order can change
+    is rounding, far below the tolerance. A data race loses whole terms: some run is then outside
+    the tolerance of the oracle, or two runs are outside the tolerance of each other.
     """
     stage, name = Stage.DETERMINISM, f"determinism {inputs.label}"
     changing = 0
@@ -98,8 +98,8 @@ def check_two_alive(process: Callee, drawn: Sequence[InputSet], log: Log, timeou
 def check_not_a_number(
     process: Callee, sets: InputSets, log: Log, timeout_s: float, *, strict: bool
 ) -> None:
-    """Whether what is not a number comes through as in the reference: told, and where it is asked
-    for strictly, refused where it does not. Raises Rejected."""
+    """Whether what is not a number comes through as in the reference: reported; where it does not
+    and `strict` is asked for, refused. Raises Rejected."""
     inputs = sets.with_not_a_number()
     if inputs is None:
         log.not_checked.append("not-a-number: the reference takes no such inputs")
@@ -115,7 +115,7 @@ def check_not_a_number(
 
 
 def tell_layouts(opened: Opener, sets: InputSets, log: Log, timeout_s: float) -> None:
-    """The kernel on inputs that are not contiguous, or not aligned: told, never rejected."""
+    """The kernel on inputs that are not contiguous, or not aligned: reported, never rejected."""
     try:
         inputs = sets.draw(1)[0]
     except ProblemError as error:
