@@ -1,20 +1,19 @@
-"""The judge where there is a GPU: verified and timed on it, one candidate at a time."""
+"""The judge where there is a GPU: kernels are verified and timed on it, one at a time."""
 
-from __future__ import annotations
-
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from beamsearch.errors import KernelError, ProblemError
-from beamsearch.gpu.usage import Usage
-from beamsearch.judge.capture.ahead import Captured, Form
-from beamsearch.judge.gpu_session import GpuSession
-from beamsearch.judge.nvidia_tools.profiling_run import Profilers
-from beamsearch.judge.nvidia_tools.sanitizer import check_memory
+from beamsearch.gpu.lane import Lane
+from beamsearch.gpu.usage import Usage, Work
+from beamsearch.judge.arguments import ALWAYS_DRAWN, meta_arguments, order_for
+from beamsearch.judge.capture.ahead import Captured, Captures, Form
+from beamsearch.judge.nvidia_tools.under_tools import Profilers, check_memory
 from beamsearch.judge.rejection import (
     FIRST_CALL_S,
     GPU_CALL_S,
@@ -22,38 +21,49 @@ from beamsearch.judge.rejection import (
     Log,
     Rejected,
     check_entry,
+    guarded,
     unseen,
 )
-from beamsearch.judge.runner.client import Replay
+from beamsearch.judge.runner.client import Replay, RunnerProcess
+from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import ForkServers
-from beamsearch.judge.sources import source_key, source_of, write_source, write_sources
-from beamsearch.judge.timing.sweep import Sweeper
-from beamsearch.judge.verification.input_set import ORDER
-from beamsearch.judge.verification.on_gpu import OtherShapes
-from beamsearch.judge.verification.python_call import tell_host_time
+from beamsearch.judge.sources import source_key, source_of, write_source
+from beamsearch.judge.timing.measure import Comparer, Sweeper, Visit
+from beamsearch.judge.timing.timing import prepare, time_calls
+from beamsearch.judge.verification.decide import check_elsewhere, shapes_for
+from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.robustness import (
+    call_python,
     check_determinism,
+    tell_host_time,
     tell_layouts,
 )
 from beamsearch.judge.verification.stages import run_sets
+from beamsearch.problem.input_values import DISTRIBUTIONS
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import Comparison, Judgement, Subject, Sweep
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.errors import NcuUnusable, ProfilingError
+from kernel_profiling.gpus import Gpu
 from kernel_profiling.profile import Profile
 
-if TYPE_CHECKING:
-    from kernel_profiling.gpus import Gpu
-
+CLOSE_S = 5.0
+"""Seconds to wait for the lane at the end."""
+TUNING_CALLS = 5
+"""Timed calls by which an autotuned kernel's configuration is chosen."""
 TRUE_SETS = 5
 """Input sets at the true shapes, each from a seed of its own: `ALWAYS_DRAWN` that every candidate
 meets, and others that follow from its source. A thorough judgement takes one of each."""
 
 
-class MeasuringJudge(GpuSession):
-    """Judges, times and profiles kernels on one GPU; thread-safe."""
+class MeasuringJudge:
+    """Judges, times and profiles kernels on one GPU; thread-safe.
+
+    This process holds reference, oracle and input memory on the same GPU; the runner maps the
+    inputs. Raises ProblemError where the problem does not fit on the GPU.
+    """
 
     def __init__(
         self,
@@ -64,44 +74,56 @@ class MeasuringJudge(GpuSession):
         servers: ForkServers,
         scratch: Path,
         seed: int,
-        use_ncu: bool = True,
-        strict_nan: bool = False,
-        usage: Usage | None = None,
+        usage: Usage,
+        use_ncu: bool,
+        strict_nan: bool,
     ) -> None:
-        super().__init__(
-            problem, gpu, device=device, servers=servers, scratch=scratch, seed=seed, usage=usage
-        )
+        torch.cuda.set_device(device)
+        self._visit = Visit(problem, gpu, device)
+        self.device_name, self.gpu_uuid = self._visit.device_name, self._visit.gpu_uuid
+        self._problem = problem
+        self._gpu = gpu
+        self._device = device
+        self._servers = servers
+        self._scratch = scratch
+        self._seed = seed
+        self._usage = usage
         self._strict_nan = strict_nan
+        self._lane = Lane(self.gpu_uuid, usage=usage)
+        memory = SharedMemory(f"cuda:{device}")
+        self._true = InputSets(problem, memory.device, memory, seed)
+        shapes = partial(shapes_for, problem)
+        self._captures = Captures(servers, gpu, meta_arguments(problem), usage, seed, shapes)
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
-        self._profiles: dict[str, Profile] = {}
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
-        self._lock = threading.Lock()
-
-    def close(self) -> None:
-        self._profilers.close()
-        super().close()
+        self._runner: RunnerProcess | None = None
+        self._chosen: dict[str, Form] = {}
+        """Source -> the form that was judged; as the keys of the next two."""
+        self._host_us: dict[str, float] = {}
+        self._profiles: dict[str, Profile] = {}
 
     def judge(
-        self,
-        subject: Subject,
-        *,
-        seen: Mapping[str, str] | None = None,
-        thorough: bool = False,
-        sanitize: bool = False,
+        self, subject: Subject, *, seen: Mapping[str, str], thorough: bool, sanitize: bool
     ) -> Judgement:
-        """Verdict, and the measured time where it is correct. `seen` as in `JudgeJob`."""
+        """Verdict, and the measured time where it is correct. Options as in `JudgeJob`."""
         source = source_of(subject)
         log = Log()
         try:
             captured, path = self._captured(source, log)
-            captured.tell(log)
-            unseen(seen or {}, log)
-            with self._lane.held(work="judging"), self._settling():
+            unseen(seen, log)
+            with self._holding("judging"):
                 form = self._form(source, captured.forms)
-                measurement = self._on_gpu(source, path, captured, form, log, thorough)
+                measurement = self._measured(source, path, captured, form, log, thorough)
                 if sanitize:
-                    self._check_memory(form, captured, log)
+                    # At shrunk shapes where the kernel takes them, and at the true ones.
+                    small = [
+                        (item.label, item.problem, item.form)
+                        for item in captured.elsewhere[:1]
+                        if isinstance(item.form, Form)
+                    ]
+                    calls = [*small, ("the true shapes", self._problem, form)]
+                    check_memory(calls, self._device, self._scratch, log)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
@@ -119,24 +141,7 @@ class MeasuringJudge(GpuSession):
 
     def sweep(self, subjects: Sequence[Subject]) -> Sweep:
         """Times of forms of one kernel, by successive halving: captured in one process, compiled
-        side by side, and replayed."""
-        import torch
-
-        forms, failed = self._forms(subjects)
-        with self._lane.held(work="tuning"), self._settling():
-            timed = self._visit.timed_inputs(self._true, self._true_sets())
-            try:
-                sweeper = Sweeper(forms, timed, self._running, self._mend)
-                found = sweeper.run() if forms else Sweep(times_ms={})
-            except torch.OutOfMemoryError as error:
-                reason = f"leaves no GPU memory to check results with: {error}".splitlines()[0]
-                return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
-            finally:
-                timed.restore()
-        return Sweep(times_ms=found.times_ms, failed=failed | found.failed)
-
-    def _forms(self, subjects: Sequence[Subject]) -> tuple[dict[str, Form], dict[str, str]]:
-        """Forms that compile; equal code goes on once, the earliest of it."""
+        side by side, and replayed. Equal code is timed once."""
         sources, failed = {}, {}
         for subject in subjects:
             try:
@@ -145,139 +150,66 @@ class MeasuringJudge(GpuSession):
             except Rejected as rejection:
                 failed[subject.name] = rejection.reason
         key = source_key("\f".join(sources.values()))
-        paths = write_sources(self._scratch, key, sources)
+        paths = {
+            name: write_source(self._scratch, source, key, f"form_{number}.py")
+            for number, (name, source) in enumerate(sources.items())
+        }
         found, more = self._captures.sweep(paths, key)
-        codes: dict[str, str] = {}
         forms: dict[str, Form] = {}
+        codes: dict[str, str] = {}
         for name in [name for name in paths if name in found]:
             code = found[name].compiled.profile.fingerprint or name
-            if code in codes:
+            if codes.setdefault(code, name) == name:
+                forms[name] = found[name]
+            else:
                 failed[name] = f"compiles to the same code as {codes[code]}"
-            else:
-                codes[code], forms[name] = name, found[name]
-        return forms, failed | more
+        failed |= more
+        with self._holding("tuning"), self._visit.timed_inputs(self._true_sets()) as timed:
+            try:
+                sweep = Sweeper(forms, timed, self._loaded, self._true.mend).run()
+            except torch.OutOfMemoryError as error:
+                reason = f"leaves no GPU memory to check results with: {error}".splitlines()[0]
+                return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
+        return Sweep(times_ms=sweep.times_ms, failed=failed | sweep.failed)
 
-    def _on_gpu(
-        self, source: str, path: str, captured: Captured, form: Form, log: Log, thorough: bool
-    ) -> Measurement:
-        """Every stage on the GPU. Needs the lane. Raises Rejected."""
-        import torch
-
-        true = self._true_sets(source_key(source), len(ORDER) if thorough else TRUE_SETS)
-        timed = self._visit.timed_inputs(self._true, true)
-        try:
-            nan = thorough or self._strict_nan
-            OtherShapes(self._shapes, self._loaded, log, nan=nan, strict=self._strict_nan).run(
-                captured
-            )
-            with self._loaded("candidate", form) as replay:
-                run_sets(replay, self._true, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
-                check_determinism(replay, self._true, true[0], log, GPU_CALL_S)
-                with self._usage.holding("timing"):
-                    measured = self._visit.measure(replay, timed, log)
-                    measurement = measured.model_copy(update={"configs": dict(form.pins)})
-            if thorough:
-                host_us = self._call_python(source, path, form, log)
-                tell_host_time(host_us, measurement.time_ms, log)
-                measurement = measurement.model_copy(update={"host_us": host_us})
-                self._tell_layouts(path, source_key(source), form, log)
-            else:
-                log.not_checked.append(NOT_IN_A_RUN)
-        except torch.OutOfMemoryError as error:
-            reason = "takes so much GPU memory that none is left to check its results with"
-            raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
-        finally:
-            timed.restore()
-        return measurement
-
-    def _tell_layouts(self, path: str, key: str, form: Form, log: Log) -> None:
-        """Layouts that are only told, at small shapes; nothing for a problem that has none."""
-
-        @contextmanager
-        def opened(arguments: Mapping[str, Any]) -> Iterator[Replay]:
-            there = self._captures.at(path, key, arguments, form.pins)
-            with self._loaded("another layout", there) as replay:
-                yield replay
-
-        with suppress(ProblemError):
-            tell_layouts(opened, self._shapes.of(shrink(self._problem)), log, GPU_CALL_S)
-
-    def _check_memory(self, form: Form, captured: Captured, log: Log) -> None:
-        """compute-sanitizer, at shrunk shapes where the kernel takes them and at the true ones."""
-        small = [
-            (item.label, item.problem, item.form)
-            for item in captured.elsewhere[:1]
-            if isinstance(item.form, Form)
-        ]
-        calls = [*small, ("the true shapes", self._problem, form)]
-        check_memory(calls, self._device, self._scratch, log)
-
-    def compare(self, subjects: list[Subject]) -> Comparison:
+    def compare(self, subjects: Sequence[Subject]) -> Comparison:
         """Times of several subjects, interleaved. Raises ProblemError where they and the oracle do
         not fit on the GPU together."""
-        import torch
-
+        sources = {s.name: source_of(s) for s in subjects if s.kind == "kernel"}
         forms: dict[str, Sequence[Form]] = {}
+        chosen: dict[str, Form] = {}
         failed: dict[str, str] = {}
-        for subject in subjects:
-            if subject.kind == "kernel":
-                try:
-                    captured, _ = self._captured(source_of(subject), Log())
-                    captured.tell(Log())
-                    forms[subject.name] = captured.forms
-                except Rejected as rejection:
-                    failed[subject.name] = rejection.reason
-        left = [subject for subject in subjects if subject.name not in failed]
-        with self._lane.held(work="comparing"), self._settling():
-            timed = self._visit.timed_inputs(self._true, self._true_sets())
+        for name, source in sources.items():
             try:
-                chosen = self._choose(left, forms, failed)
-                left = [subject for subject in left if subject.name not in failed]
-                found = self._visit.compare(left, chosen, timed, self._open_runner)
+                forms[name] = self._captured(source, Log())[0].forms
+            except Rejected as rejection:
+                failed[name] = rejection.reason
+        with self._holding("comparing"):
+            try:
+                with self._visit.timed_inputs(self._true_sets()) as timed:
+                    for name, some in forms.items():
+                        try:
+                            chosen[name] = self._form(sources[name], some)
+                        except Rejected as rejection:
+                            failed[name] = rejection.reason
+                    left = [subject for subject in subjects if subject.name not in failed]
+                    comparer = Comparer(self._visit, timed, self._open_runner)
+                    found = comparer.run(left, chosen)
             except torch.OutOfMemoryError as error:
                 raise ProblemError(
                     f"{self._problem.name} does not fit on this GPU beside {len(subjects)} "
                     f"subjects; compare fewer at once: {str(error).splitlines()[0]}"
                 ) from error
-            finally:
-                timed.restore()
-            found = found.model_copy(update={"failed": failed | found.failed})
-            return self._with_host_times(found, subjects, chosen)
-
-    def _with_host_times(
-        self, found: Comparison, subjects: Sequence[Subject], chosen: Mapping[str, Form]
-    ) -> Comparison:
-        """The kernels' own Python called too: one that is wrong there has no time."""
-        times, failed = dict(found.measurements), dict(found.failed)
-        for subject in subjects:
-            if subject.name not in chosen or subject.name not in times:
-                continue
-            source = source_of(subject)
-            path = write_source(self._scratch, source)
-            try:
-                host_us = self._call_python(source, path, chosen[subject.name], Log())
-                told = {"host_us": host_us}
-                times[subject.name] = times[subject.name].model_copy(update=told)
-            except Rejected as rejection:
-                failed[subject.name] = rejection.reason
-                del times[subject.name]
-        return found.model_copy(update={"measurements": times, "failed": failed})
-
-    def _choose(
-        self,
-        subjects: Sequence[Subject],
-        forms: Mapping[str, Sequence[Form]],
-        failed: dict[str, str],
-    ) -> dict[str, Form]:
-        """The kernels' forms by name; one that has none goes to `failed`."""
-        chosen: dict[str, Form] = {}
-        for subject in subjects:
-            if subject.name in forms:
+            times, failed = dict(found.measurements), failed | found.failed
+            for name in [name for name in chosen if name in times]:
+                # The kernels' own Python is called too: one that is wrong there has no time.
                 try:
-                    chosen[subject.name] = self._form(source_of(subject), forms[subject.name])
+                    told = {"host_us": self._call_python(sources[name], chosen[name], Log())}
+                    times[name] = times[name].model_copy(update=told)
                 except Rejected as rejection:
-                    failed[subject.name] = rejection.reason
-        return chosen
+                    failed[name] = rejection.reason
+                    del times[name]
+        return found.model_copy(update={"measurements": times, "failed": failed})
 
     def profile(self, subject: Subject) -> Profile:
         """Nsight Compute's profile; the compiler's, with a note, where there can be none.
@@ -290,7 +222,6 @@ class MeasuringJudge(GpuSession):
             return self._profiles[key]
         try:
             captured, path = self._captured(source, Log())
-            captured.tell(Log())
             if key not in self._chosen:
                 with self._lane.held(work="profiling"):
                     self._form(source, captured.forms)
@@ -310,6 +241,141 @@ class MeasuringJudge(GpuSession):
             profile = form.compiled.profile
             notes = [text for text in (note, profile.note) if text]
             profile = profile.model_copy(update={"note": "; ".join(notes)})
-        with self._lock:
-            self._profiles[key] = profile
+        self._profiles[key] = profile
         return profile
+
+    def close(self) -> None:
+        """Give the GPU's memory back; the fork servers must have ended.
+
+        Where somebody keeps the lane (a worker that was given up, within a profiler), the memory
+        goes back when this process ends.
+        """
+        self._profilers.close()
+        self._captures.close()
+        with self._lane.held(CLOSE_S) as held:
+            if held:
+                if self._runner is not None:
+                    self._runner.end()
+                self._true.close()
+
+    def _captured(self, source: str, log: Log) -> tuple[Captured, str]:
+        """A source's plans, and the path of its file. Raises Rejected."""
+        check_entry(source, log)
+        path = write_source(self._scratch, source)
+        captured = self._captures.result(path, source_key(source))
+        captured.tell(log)
+        return captured, path
+
+    @contextmanager
+    def _holding(self, work: Work) -> Iterator[None]:
+        """The lane. Memory is then as it was for the next candidate: one may have written anywhere,
+        a correct one too."""
+        with self._lane.held(work=work):
+            try:
+                yield
+            finally:
+                self._true.mend()
+
+    def _open_runner(self, name: str, env: Mapping[str, str]) -> RunnerProcess:
+        log = self._scratch / f"runner-{name}.log"
+        return RunnerProcess(self._device, self._visit.l2_bytes, log, dict(env))
+
+    @contextmanager
+    def _loaded(self, name: str, form: Form) -> Iterator[Replay]:
+        """A form in the runner, which is started anew where a fault took it. Needs the lane. Raises
+        Rejected."""
+        if self._runner is None or not self._runner.alive:
+            self._runner = self._open_runner("candidates", {})
+        runner = self._runner
+        try:
+            given = (name, form.plan, form.compiled, FIRST_CALL_S)
+            guarded(Stage.COMPILE, "loading", runner.load, *given)
+            yield Replay(runner, name, form.plan.touched)
+        finally:
+            runner.drop(name)
+
+    def _form(self, source: str, forms: Sequence[Form]) -> Form:
+        """The one form of a kernel, or of an autotuned one's the fastest that is right on new
+        values. Needs the lane. Raises Rejected where none is."""
+        key = source_key(source)
+        if key not in self._chosen:
+            self._chosen[key] = forms[0] if len(forms) == 1 else self._fastest(forms)
+        return self._chosen[key]
+
+    def _fastest(self, forms: Sequence[Form]) -> Form:
+        times: dict[int, float] = {}
+        rejections: list[Rejected] = []
+        with self._visit.timed_inputs(self._true_sets()) as timed:
+            for number, form in enumerate(forms):
+                try:
+                    with self._loaded(f"form {number}", form) as replay:
+                        prepare(replay, timed, FIRST_CALL_S)
+                        samples = time_calls(replay, timed, TUNING_CALLS)
+                        times[number] = min(sample.ms for sample in samples)
+                except Rejected as rejection:
+                    rejections.append(rejection)
+                    self._true.mend()
+        if not times:
+            raise rejections[0]
+        return forms[min(times, key=times.__getitem__)]
+
+    def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:
+        """Those a candidate of this key is run on; the first of them are everybody's. Raises
+        ProblemError where they do not fit on the GPU."""
+        try:
+            return self._true.draw(count, order_for(key, self._seed))
+        except torch.OutOfMemoryError as error:
+            raise ProblemError(
+                f"{self._problem.name} does not fit on this GPU with its oracle in float32: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
+    def _measured(
+        self, source: str, path: str, captured: Captured, form: Form, log: Log, thorough: bool
+    ) -> Measurement:
+        """Every stage on the GPU. Needs the lane. Raises Rejected."""
+        key, strict = source_key(source), self._strict_nan
+        true = self._true_sets(key, len(DISTRIBUTIONS) if thorough else TRUE_SETS)
+        with self._visit.timed_inputs(true) as timed:
+            try:
+                nan = thorough or strict
+                check_elsewhere(captured, self._true, self._loaded, log, nan=nan, strict=strict)
+                with self._loaded("candidate", form) as replay:
+                    run_sets(replay, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
+                    check_determinism(replay, true[0], log, GPU_CALL_S)
+                    with self._usage.holding("timing"):
+                        measurement = self._visit.measure(replay, timed, log)
+                found: dict[str, Any] = {"configs": dict(form.pins)}
+                if thorough:
+                    found["host_us"] = self._call_python(source, form, log)
+                    tell_host_time(found["host_us"], measurement.time_ms, log)
+                    self._tell_layouts(path, key, form, log)
+                else:
+                    log.not_checked.append(NOT_IN_A_RUN)
+                return measurement.model_copy(update=found)
+            except torch.OutOfMemoryError as error:
+                reason = "takes so much GPU memory that none is left to check its results with"
+                raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
+
+    def _tell_layouts(self, path: str, key: str, form: Form, log: Log) -> None:
+        """At small shapes; nothing for a problem that has none."""
+
+        @contextmanager
+        def opened(arguments: Mapping[str, Any]) -> Iterator[Replay]:
+            there = self._captures.at(path, key, arguments, form.pins)
+            with self._loaded("another layout", there) as replay:
+                yield replay
+
+        with suppress(ProblemError):
+            tell_layouts(opened, self._true.at(shrink(self._problem)), log, GPU_CALL_S)
+
+    def _call_python(self, source: str, form: Form, log: Log) -> float:
+        """What a call of the source takes on the host, in microseconds; once a source. Needs the
+        lane. Raises Rejected."""
+        key = source_key(source)
+        if key not in self._host_us:
+            path = write_source(self._scratch, source)
+            target = self._device, self._gpu.model_dump(mode="json")
+            inputs = self._true_sets()[0]
+            self._host_us[key] = call_python(self._servers, path, key, form, target, inputs, log)
+        return self._host_us[key]

@@ -3,8 +3,6 @@
 The two lists are what a capture lets through and what the runner runs: nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -13,39 +11,29 @@ import torch
 
 from beamsearch.records.plan import DType, Operand, Operation, View
 
-MOVES = frozenset(
-    f"aten.{name}"
-    for name in (
-        *("clone.default", "_to_copy.default", "repeat.default", "cat.default", "stack.default"),
-        *("constant_pad_nd.default", "flip.default", "roll.default"),
-        "zero_.default",
-    )
+_MOVES = (
+    "clone.default _to_copy.default repeat.default cat.default stack.default zero_.default "
+    "constant_pad_nd.default flip.default roll.default"
 )
+MOVES = frozenset(f"aten.{name}" for name in _MOVES.split())
 """They move data, or set it."""
 _ON_ONE = (
-    *("neg", "abs", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "log", "log2", "sin", "cos"),
-    *("relu", "sigmoid", "tanh", "floor", "ceil", "round"),
+    "neg abs sqrt rsqrt reciprocal exp exp2 log log2 sin cos relu sigmoid tanh floor ceil round "
+    "clamp clamp_min clamp_max"
 )
-_ON_TWO = ("add", "sub", "mul", "div")
-_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
-_CLAMPS = ("clamp", "clamp_min", "clamp_max")
+_ON_TWO = "add add_ sub sub_ mul mul_ div div_ eq ne lt le gt ge"
+_OTHERS = (
+    "rsub.Scalar pow.Tensor_Scalar pow.Scalar pow.Tensor_Tensor pow_.Scalar remainder.Scalar "
+    "div.Tensor_mode div.Scalar_mode maximum.default minimum.default where.self sum.default "
+    "sum.dim_IntList mean.default mean.dim var.correction amax.default amin.default prod.default "
+    "prod.dim_int std.correction arange.default arange.start arange.start_step index_select.default"
+)
 COMPUTE = frozenset(
     f"aten.{name}"
     for name in (
-        *(f"{name}{inplace}.default" for name in (*_ON_ONE, *_CLAMPS) for inplace in ("", "_")),
-        *(
-            f"{name}{inplace}.{kind}"
-            for name in _ON_TWO
-            for inplace in ("", "_")
-            for kind in ("Tensor", "Scalar")
-        ),
-        *("rsub.Scalar", "pow.Tensor_Scalar", "pow.Scalar", "pow.Tensor_Tensor", "pow_.Scalar"),
-        *(f"{name}.{kind}" for name in _COMPARED for kind in ("Tensor", "Scalar")),
-        *("remainder.Scalar", "div.Tensor_mode", "div.Scalar_mode"),
-        *("maximum.default", "minimum.default", "where.self"),
-        *("sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "var.correction"),
-        *("amax.default", "amin.default", "prod.default", "prod.dim_int", "std.correction"),
-        *("arange.default", "arange.start", "arange.start_step", "index_select.default"),
+        *(f"{name}{inplace}.default" for name in _ON_ONE.split() for inplace in ("", "_")),
+        *(f"{name}.{kind}" for name in _ON_TWO.split() for kind in ("Tensor", "Scalar")),
+        *_OTHERS.split(),
     )
 )
 """They compute: library work, of which a kernel may have a little. To gather is all that an
@@ -63,10 +51,9 @@ def prepare(operation: Operation, tensor: Callable[[View], torch.Tensor]) -> Cal
     arguments, named = _decode(operation, tensor)
     target = tensor(operation.targets[0])
     overload = _overload(operation.name)
-    into = _into(operation.name)
     if _is_in_place(operation.name):
         return lambda: overload(*arguments, **named)
-    if into is not None:
+    if (into := _into(operation.name)) is not None:
         return lambda: into(*arguments, **named, out=target)
     if operation.name == "aten._to_copy.default":
         return lambda: target.copy_(arguments[0])
@@ -87,9 +74,10 @@ def check(operation: Operation) -> None:
     if _is_in_place(name) and operation.arguments[:1] != targets:
         raise ValueError(f"{name} has a target that is not its first argument")
     arguments, named = _decode(operation, _on_meta)
-    made: bool = name.startswith("aten.arange.")
+    if name.startswith("aten.arange."):
+        named["device"] = "meta"
     try:
-        result = _overload(name)(*arguments, **named, **({"device": "meta"} if made else {}))
+        result = _overload(name)(*arguments, **named)
     except (RuntimeError, TypeError, IndexError) as error:
         raise ValueError(f"{name} does not take its arguments: {error}") from error
     target = targets[0]
@@ -134,8 +122,7 @@ def _into(name: str) -> Any:
     """The overload that takes the same and writes into `out`; none where there is none."""
     packet = getattr(torch.ops.aten, name.split(".")[1])
     wanted = [(a.name, str(a.type)) for a in _overload(name)._schema.arguments]
-    for other in packet.overloads():
-        overload = getattr(packet, other)
+    for overload in (getattr(packet, other) for other in packet.overloads()):
         taken = overload._schema.arguments
         rest = [(a.name, str(a.type)) for a in taken if not a.is_out]
         if len(taken) == len(rest) + 1 and rest == wanted:

@@ -1,20 +1,20 @@
 """Why a candidate is rejected, and the log of what was looked at on the way to a verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from beamsearch.errors import KernelError
 from beamsearch.judge.sandbox.conversation import DeadlineMissed, ProcessDied, ToldError
 from beamsearch.judge.sandbox.interpreter import Race, TooMuchWork
+from beamsearch.judge.sandbox.processes import CandidateProcess
 from beamsearch.problem.kernel import check_source
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
 from kernel_profiling.errors import one_line
 
+Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 Parsed = TypeVar("Parsed", bound=BaseModel)
 LOAD_S = 30.0
@@ -32,7 +32,7 @@ NOT_IN_A_RUN = "other layouts: tried on the winner of a run, and by `verify`"
 MOST_QUOTED = 300
 """Characters of a source line in a reason."""
 MOST_REASON = 4000
-"""Characters of a reason: it holds what a candidate's process told."""
+"""Characters of a reason: it quotes messages of a candidate's process."""
 # Raised by Triton for code that cannot be compiled or launched on this GPU.
 COMPILE_ERRORS = {
     "CompileFailed",
@@ -45,20 +45,21 @@ COMPILE_ERRORS = {
 
 
 class Rejected(Exception):
-    """A candidate failed a stage."""
+    """A candidate failed a stage. `raised`: the kernel itself raised, and its process is as good as
+    before. `work`: interpreted operations that were spent on it, where they were counted."""
 
     def __init__(
-        self, outcome: Outcome, stage: Stage, reason: str, *, raised: bool = False
+        self,
+        outcome: Outcome,
+        stage: Stage,
+        reason: str,
+        *,
+        raised: bool = False,
+        work: float = 0.0,
     ) -> None:
-        reason = reason if len(reason) <= MOST_REASON else f"{reason[:MOST_REASON]} …"
-        super().__init__(reason)
-        self.raised = raised
-        """Whether the kernel itself raised, and its process is as good as before."""
-        self.work = 0.0
-        """Interpreted operations that were spent on it, where they were counted."""
-        self.outcome = outcome
-        self.stage = stage
-        self.reason = reason
+        self.reason = reason if len(reason) <= MOST_REASON else f"{reason[:MOST_REASON]} …"
+        super().__init__(self.reason)
+        self.outcome, self.stage, self.raised, self.work = outcome, stage, raised, work
 
 
 @dataclass
@@ -76,10 +77,6 @@ class Log:
         """Note a check that held."""
         self.checks.append(Check(stage=stage, name=name, passed=True, message=message))
 
-    def failed(self, stage: Stage, name: str, message: str) -> None:
-        """Note a check that did not hold."""
-        self.checks.append(Check(stage=stage, name=name, passed=False, message=message))
-
     def reported(self, stage: Stage, name: str, passed: bool, message: str) -> None:
         """Note what people should know and no verdict rests on."""
         self.checks.append(
@@ -93,31 +90,24 @@ class Log:
 
     def correct(self) -> Verdict:
         """The verdict of a candidate that failed nothing."""
-        return Verdict(
-            outcome=Outcome.CORRECT,
-            checks=self.checks,
-            not_checked=self.not_checked,
-            output=self._printed(),
-            reach=self.reach,
-            code_fingerprint=self.code_fingerprint,
-            launched=self.launched,
-        )
+        return self._verdict(Outcome.CORRECT, reach=self.reach, launched=self.launched)
 
     def rejected(self, rejection: Rejected) -> Verdict:
         """The verdict of a candidate that failed a stage."""
-        self.failed(rejection.stage, rejection.outcome.value, rejection.reason)
+        name, reason = rejection.outcome.value, rejection.reason
+        failed = Check(stage=rejection.stage, name=name, passed=False, message=reason)
+        self.checks.append(failed)
+        return self._verdict(rejection.outcome, stage=rejection.stage, reason=reason)
+
+    def _verdict(self, outcome: Outcome, **more: Any) -> Verdict:
         return Verdict(
-            outcome=rejection.outcome,
-            stage=rejection.stage,
-            reason=rejection.reason,
+            outcome=outcome,
             checks=self.checks,
             not_checked=self.not_checked,
-            output=self._printed(),
+            output="\n".join(text for text in self.output if text),
             code_fingerprint=self.code_fingerprint,
+            **more,
         )
-
-    def _printed(self) -> str:
-        return "\n".join(text for text in self.output if text)
 
 
 def check_entry(source: str, log: Log) -> None:
@@ -129,10 +119,16 @@ def check_entry(source: str, log: Log) -> None:
     log.passed(Stage.POLICY, "source", "parses and has an entry point")
 
 
-def guarded(stage: Stage, what: str, action: Callable[[], Answer]) -> Answer:
+def guarded(
+    stage: Stage,
+    what: str,
+    action: Callable[Asked, Answer],
+    *arguments: Asked.args,
+    **named: Asked.kwargs,
+) -> Answer:
     """The action's answer; what goes wrong in the candidate's process becomes a rejection."""
     try:
-        return action()
+        return action(*arguments, **named)
     except DeadlineMissed as error:
         reason = f"{what}: {error}; its process was ended"
         raise Rejected(Outcome.TIMEOUT, stage, reason) from error
@@ -142,53 +138,49 @@ def guarded(stage: Stage, what: str, action: Callable[[], Answer]) -> Answer:
         raise rejection_of(stage, what, error) from error
 
 
+def load(process: CandidateProcess, source_file: str, gpu: Mapping[str, Any]) -> None:
+    """Import the kernel in its process, for this GPU. Raises Rejected."""
+    guarded(Stage.LOAD, "import", process.ask, "load", LOAD_S, source=source_file, gpu=gpu)
+
+
 def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
-    """What an exception in a candidate's process means."""
-    details = error.details
-    if details.get("binding"):
-        return Rejected(Outcome.INVALID, Stage.LOAD, str(error))
+    """What an exception in a candidate's process means: the kernel's own fault, a refusal by our
+    code, a GPU or its memory that gave up, or programs that did not wait for each other."""
+    details, message, short = error.details, str(error), one_line(str(error))
     kind = str(details.get("type"))
-    message = one_line(str(error))
     quoted = f"at line {details.get('line')} (`{details.get('text', '')}`)"
     at = f" {one_line(quoted, MOST_QUOTED)}" if details.get("line") else ""
-    if kind == "Refused":  # by our own code, in the middle of the kernel's
-        return Rejected(Outcome.DISALLOWED, stage, f"{what}: {message}", raised=True)
-    if kind == TooMuchWork.__name__:
+    outcome, raised, work = Outcome.CRASHED, False, 0.0
+    if details.get("binding"):
+        outcome, stage, reason = Outcome.INVALID, Stage.LOAD, message
+    elif kind == "Refused":  # by our own code, in the middle of the kernel's
+        outcome, reason, raised = Outcome.DISALLOWED, f"{what}: {short}", True
+    elif kind == TooMuchWork.__name__:
+        outcome, raised, work = Outcome.TIMEOUT, True, number_in(details.get("work"))
         reason = f"{what}: it takes too many operations to be interpreted"
-        rejection = Rejected(Outcome.TIMEOUT, stage, reason, raised=True)
-        rejection.work = number_in(details.get("work"))
-        return rejection
-    if kind in COMPILE_ERRORS:
-        reason = f"does not compile{at}: {message}"
-        return Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, reason, raised=True)
-    if details.get("interpreter"):
+    elif kind in COMPILE_ERRORS:
+        outcome, stage, raised = Outcome.COMPILE_ERROR, Stage.COMPILE, True
+        reason = f"does not compile{at}: {short}"
+    elif details.get("interpreter"):
+        outcome = Outcome.UNPROVEN
         reason = (
-            f"could not be verified: Triton's interpreter cannot run it{at} ({kind}: {message}); "
+            f"could not be verified: Triton's interpreter cannot run it{at} ({kind}: {short}); "
             "this may be no fault of the kernel, and a GPU would tell"
         )
-        return Rejected(Outcome.UNPROVEN, stage, reason)
-    return fault_of(stage, what, kind, at, str(error))
-
-
-def fault_of(stage: Stage, what: str, kind: str, at: str, message: str) -> Rejected:
-    """An exception while the kernel was imported or ran: of its own, or because the GPU or its
-    memory gave up, or programs did not wait for each other."""
-    if kind == Race.__name__:
+    elif kind == Race.__name__:
         hint = "a flag or ticket has to be an atomic, behind the store and ahead of the load"
+        outcome = Outcome.WRONG
         reason = f"{what}: a program {message}{at}: programs run in any order, at once; {hint}"
-        return Rejected(Outcome.WRONG, stage, reason)
-    if "CUDA error" in message or kind in ("CudaError", "AcceleratorError"):
+    elif "CUDA error" in message or kind in ("CudaError", "AcceleratorError"):
         first = message.splitlines()[0]
         reason = f"{what}: {first}{at}; the kernel probably reads or writes outside its tensors"
-        return Rejected(Outcome.CRASHED, stage, reason)
-    if kind in ("OutOfMemoryError", "MemoryError"):
-        wanted = one_line(message).split(". GPU ")[0]
-        return Rejected(Outcome.CRASHED, stage, f"{what}: {kind}{at}: {wanted}")
-    if stage is Stage.LOAD:
-        reason = f"fails to import{at}: {kind}: {one_line(message)}"
-        return Rejected(Outcome.INVALID, stage, reason)
-    reason = f"{what}: raises {kind}{at}: {one_line(message)}"
-    return Rejected(Outcome.CRASHED, stage, reason, raised=True)
+    elif kind in ("OutOfMemoryError", "MemoryError"):
+        reason = f"{what}: {kind}{at}: {short.split('. GPU ')[0]}"
+    elif stage is Stage.LOAD:
+        outcome, reason = Outcome.INVALID, f"fails to import{at}: {kind}: {short}"
+    else:
+        reason, raised = f"{what}: raises {kind}{at}: {short}", True
+    return Rejected(outcome, stage, reason, raised=raised, work=work)
 
 
 def number_in(told: Any) -> float:
@@ -209,7 +201,7 @@ def unseen(seen: Mapping[str, str], log: Log) -> None:
 
 
 def parsed(model: type[Parsed], told: object, stage: Stage) -> Parsed:
-    """A record as a candidate's process told it. Raises Rejected where it is none."""
+    """A record in a result of a candidate's process. Raises Rejected where it is none."""
     try:
         return model.model_validate(told)
     except ValidationError as error:

@@ -1,17 +1,14 @@
 """The judge where there is no GPU: the interpreter on shrunk shapes, the compiler at true ones."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import isfinite, prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from beamsearch.errors import KernelError
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.callee import load
 from beamsearch.judge.capture.ahead import Captured, Captures
 from beamsearch.judge.rejection import (
     COMPILE_S,
@@ -21,13 +18,14 @@ from beamsearch.judge.rejection import (
     Rejected,
     check_entry,
     guarded,
+    load,
     parsed,
     unseen,
 )
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
 from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.verification.decide import Decision, ShapeSets
+from beamsearch.judge.verification.decide import Decision
 from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.robustness import (
     check_not_a_number,
@@ -41,13 +39,11 @@ from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import Judgement, Subject, Sweep
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict
+from beamsearch.records.verdict import Outcome, Reach, Stage
 from kernel_profiling.estimate.time_model import estimate
 from kernel_profiling.estimate.traffic import AccessTrace
+from kernel_profiling.gpus import Gpu
 from kernel_profiling.profile import Profile
-
-if TYPE_CHECKING:
-    from kernel_profiling.gpus import Gpu
 
 MODELLED_FORMS = 4
 """Of a sweep, the kernel as it is included: each takes a second or two, and a model that cannot
@@ -73,39 +69,33 @@ class ModellingJudge:
         scratch: Path,
         seed: int,
         slots: int,
-        strict_nan: bool = False,
-        usage: Usage | None = None,
+        strict_nan: bool,
+        usage: Usage,
     ) -> None:
-        self._strict_nan = strict_nan
-        self._usage = usage or Usage()
+        """`slots`: candidates that are verified at once."""
         self._problem = problem
         self._gpu = gpu
         self._servers = servers
         self._scratch = scratch
-        self._seed = seed
+        self._strict_nan = strict_nan
+        self._usage = usage
         self._slots = threading.BoundedSemaphore(slots)
-        self._lock = threading.Lock()
-        self._sets: InputSets | None = None
         self._arguments = meta_arguments(problem)
-        self._captures = Captures(servers, gpu, self._arguments, self._usage, seed)
-        self._shapes = ShapeSets(problem, seed, SharedMemory("cpu"))
+        self._captures = Captures(servers, gpu, self._arguments, usage, seed)
+        self._sets = InputSets(problem, "cpu", SharedMemory("cpu"), seed)
         self._profiles: dict[str, Profile] = {}
+        """Source -> what a correct kernel's judgement found."""
 
     def judge(
-        self,
-        subject: Subject,
-        *,
-        seen: Mapping[str, str] | None = None,
-        thorough: bool = False,
-        sanitize: bool = False,
+        self, subject: Subject, *, seen: Mapping[str, str], thorough: bool, sanitize: bool
     ) -> Judgement:
-        """Verdict, and the modelled time where it is correct. `seen` as in `JudgeJob`. Raises
-        ProblemError."""
+        """Verdict, and the modelled time where it is correct. Options as in `JudgeJob`; no
+        sanitizer runs without a GPU. Raises ProblemError."""
         source = source_of(subject)
         log = Log()
         with self._slots, self._usage.waiting("verification"):
             try:
-                profile = self._verify(source, log, thorough, seen or {})
+                profile = self._verify(source, log, thorough, seen)
             except Rejected as rejection:
                 return Judgement(verdict=log.rejected(rejection))
         measurement = None
@@ -116,14 +106,14 @@ class ModellingJudge:
         return Judgement(verdict=log.correct(), measurement=measurement)
 
     def profile(self, subject: Subject) -> Profile:
-        """The compiler's profile with its modelled time; that of a judged kernel is kept.
+        """The compiler's profile with its modelled time; that of a judged kernel is cached.
 
         Raises KernelError where the kernel is not correct.
         """
         source = source_of(subject)
         key = source_key(source)
         if key not in self._profiles:
-            verdict: Verdict = self.judge(subject).verdict
+            verdict = self.judge(subject, seen={}, thorough=False, sanitize=False).verdict
             if not verdict.correct:
                 raise KernelError(f"{subject.name} cannot be profiled: {verdict.reason}")
         return self._profiles[key]
@@ -139,7 +129,7 @@ class ModellingJudge:
             try:
                 if profile is None:
                     with self._slots, self._usage.waiting("verification"):
-                        profile = self._modelled(source, log, codes, None)
+                        profile, *_ = self._modelled(source, log, codes, None)
             except Rejected as rejection:
                 failed[subject.name] = rejection.reason
                 continue
@@ -151,31 +141,24 @@ class ModellingJudge:
 
     def _verify(self, source: str, log: Log, thorough: bool, seen: Mapping[str, str]) -> Profile:
         """Every stage there is here; the profile of a kernel that passed them. Raises Rejected."""
-
         log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
-        decision = Decision(self._shapes, log)
-        sets = self._smoke_sets()
-        drawn = sets.draw(len(DISTRIBUTIONS), DISTRIBUTIONS)  # as many as its work allows are run
+        decision, strict = Decision(self._sets, log), self._strict_nan
+        sets = self._sets.at(shrink(self._problem))
+        drawn = sets.draw(len(DISTRIBUTIONS))  # as many as its work allows are run
 
         def check(process: CandidateProcess) -> None:
-            if not decision.smoke(process, sets, drawn):
-                return
-            check_two_alive(process, sets, drawn, log, INTERPRET_S)
-            if thorough or self._strict_nan:
-                strict = self._strict_nan
-                check_not_a_number(process, sets, log, INTERPRET_S, strict=strict)
+            if decision.smoke(process, drawn):
+                check_two_alive(process, drawn, log, INTERPRET_S)
+                if thorough or strict:
+                    check_not_a_number(process, sets, log, INTERPRET_S, strict=strict)
 
         log.reach = Reach.GENERAL
-        profile = self._modelled(source, log, seen, check)
-        path = write_source(self._scratch, source)
-        captured = self._captures.result(path, source_key(source))
-        opened = self._opener(path, captured, log)
+        profile, captured, opened = self._modelled(source, log, seen, check)
         programs = max(prod(launch.grid) for launch in captured.forms[0].plan.launches)
         decision.decide(opened, tiled=programs <= WAVES * self._gpu.sms)
         if thorough:
-            tell_layouts(lambda arguments: opened(), self._smoke_sets(), log, INTERPRET_S)
-        with self._lock:
-            self._profiles[source_key(source)] = profile
+            tell_layouts(lambda arguments: opened(), sets, log, INTERPRET_S)
+        self._profiles[source_key(source)] = profile
         return profile
 
     def _modelled(
@@ -184,25 +167,24 @@ class ModellingJudge:
         log: Log,
         seen: Mapping[str, str],
         check: Callable[[CandidateProcess], None] | None,
-    ) -> Profile:
-        """The profile with its modelled time. `check` is given the process in the interpreter; what
-        the trace shows to be wrong is looked at where there is one. Raises Rejected."""
+    ) -> tuple[Profile, Captured, Callable[[], CandidateProcess]]:
+        """The profile with its modelled time, the plans, and what opens another process. `check` is
+        given the process in the interpreter; what the trace shows to be wrong is looked at where
+        there is one. Raises Rejected."""
         check_entry(source, log)
         path = write_source(self._scratch, source)
         captured = self._captures.result(path, source_key(source))
         captured.tell(log)
         unseen(seen, log)
+        opened = partial(self._opened, path, captured, log)
         # Of an autotuned kernel's configurations none can be chosen by time here.
         profile = captured.forms[0].compiled.profile
-        with self._opener(path, captured, log)() as process:
+        with opened() as process:
             try:
                 if check is not None:
                     check(process)
-                traced = guarded(
-                    Stage.COMPILE,
-                    "following its memory accesses",
-                    lambda: process.ask("trace", COMPILE_S, arguments=self._arguments),
-                )
+                what, given = "following its memory accesses", {"arguments": self._arguments}
+                traced = guarded(Stage.COMPILE, what, process.ask, "trace", COMPILE_S, **given)
             finally:
                 process.end()
                 log.output.append(process.output)
@@ -210,47 +192,37 @@ class ModellingJudge:
         least = least_work(self._problem).least_bytes
         if check is not None:
             check_trace(trace, least, log)
-        modelled = _modelled(profile, trace, self._gpu)
-        if modelled.modelled_ms is None:
-            return modelled
         # Where loops or inline assembly hide work from the model, the least of it is still to do.
         least_ms = least / self._gpu.bandwidth_gb_s / 1e6
-        return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least_ms)})
+        return _timed(profile, trace, self._gpu, least_ms), captured, opened
 
-    def _opener(self, path: str, captured: Captured, log: Log) -> Callable[[], CandidateProcess]:
-        def opened() -> CandidateProcess:
-            process = self._servers.fork("interpreting", key=Path(path).parent.name)
-            process.touched = captured.forms[0].plan.touched
-            try:
-                load(process, path, self._gpu.model_dump(mode="json"))
-            except Rejected:
-                process.end()
-                log.output.append(process.output)
-                raise
-            return process
-
-        return opened
-
-    def _smoke_sets(self) -> InputSets:
-        with self._lock:
-            if self._sets is None:
-                memory = SharedMemory("cpu")
-                self._sets = InputSets(shrink(self._problem), "cpu", memory, self._seed)
-            return self._sets
+    def _opened(self, path: str, captured: Captured, log: Log) -> CandidateProcess:
+        """A process in the interpreter, with the kernel imported. Raises Rejected."""
+        process = self._servers.fork("interpreting", key=Path(path).parent.name)
+        process.touched = captured.forms[0].plan.touched
+        try:
+            load(process, path, self._gpu.model_dump(mode="json"))
+        except Rejected:
+            process.end()
+            log.output.append(process.output)
+            raise
+        return process
 
     def close(self) -> None:
         """Begin no more captures."""
         self._captures.close()
 
 
-def _modelled(profile: Profile, trace: AccessTrace, gpu: Gpu) -> Profile:
-    """The profile with its modelled time. Raises Rejected where the trace, which is a candidate's
-    word, holds what no time can be computed from."""
+def _timed(profile: Profile, trace: AccessTrace, gpu: Gpu, least_ms: float) -> Profile:
+    """The profile with its modelled time, at least the least. Raises Rejected where the trace,
+    which is a candidate's word, holds what no time can be computed from."""
     reason = "the time that it gives is none"
     try:
         modelled = estimate(profile, trace, gpu)
-        if modelled.modelled_ms is None or isfinite(modelled.modelled_ms):
+        if modelled.modelled_ms is None:
             return modelled
+        if isfinite(modelled.modelled_ms):
+            return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least_ms)})
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         reason = str(error)
     told = f"its process answered with a trace that makes no sense: {reason}"

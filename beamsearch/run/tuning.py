@@ -51,7 +51,8 @@ class Tuner:
             seen = {**names_of([*candidates, *judged]), **self.bench.view.seen}
             judged.append(self.bench.judge(made, seen))
             times = comparable_times(self.shared.trace, [winner, judged[-1]])
-            if name in times and is_win(times[name], times[winner.name]):
+            own = times.get(judged[-1].name)
+            if own is not None and is_win(own, times[winner.name]):
                 break
         return judged
 

@@ -14,6 +14,7 @@ from beamsearch.executor.local import LocalExecutor
 from beamsearch.gpu.machine import find_machine
 from beamsearch.judge import on_gpu
 from beamsearch.judge.sandbox.isolation import USER
+from beamsearch.judge.verification import decide
 from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.records.job import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.records.verdict import Outcome, Stage
@@ -144,8 +145,9 @@ HOSTILE = {
 def test_lane_is_healthy_after(
     judge: Callable[[str], Judgement], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_gpu, "GPU_CALL_S", 5.0)
-    monkeypatch.setattr(on_gpu, "FIRST_CALL_S", 5.0)
+    for module in (on_gpu, decide):  # at its own shapes and at others
+        monkeypatch.setattr(module, "GPU_CALL_S", 5.0)
+        monkeypatch.setattr(module, "FIRST_CALL_S", 5.0)
     source, outcome, reason = HOSTILE[name]
     began = time.monotonic()
     verdict = judge(source).verdict

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.judge.nvidia_tools.sanitizer import find_sanitizer
+from beamsearch.judge.nvidia_tools.under_tools import find_sanitizer
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification import inputs as inputs_module
 from beamsearch.judge.verification.inputs import InputSets
@@ -159,7 +159,7 @@ def test_sets_beyond_the_memory_are_made_anew_and_the_same(
         places = set()
         for inputs in drawn[2:]:
             assert inputs.expected[0].oracle.device.type == "meta"
-            with sets.handout(inputs) as handout:
+            with inputs.handout() as handout:
                 instance = instantiate(scale_problem, "cuda:0", inputs.seed, inputs.distribution)
                 wanted = instance.model.double()(instance.inputs[0].double())
                 oracle = inputs.expected[0].oracle
@@ -167,7 +167,7 @@ def test_sets_beyond_the_memory_are_made_anew_and_the_same(
                 assert not handout.changed()
                 handout.inputs[0].words()[-1] += 1
                 assert handout.changed()
-                places.add(str(handout.storages))
+                places.add(str(handout.given["storages"]))
         assert len(places) == 1
         assert drawn[2].expected[0].oracle.device.type == "meta"
         words = drawn[0].shared.inputs[0].words()  # type: ignore[union-attr]

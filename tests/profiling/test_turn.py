@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.judge.nvidia_tools.profiling_run import STANDING_BY, Profilers
+from beamsearch.judge.nvidia_tools.under_tools import STANDING_BY, Profilers
 from kernel_profiling.ncu.run import Begun, Turn
 from tests.profiling.test_ncu import REPORT, is_gone, stand_in
 

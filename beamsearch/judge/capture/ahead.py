@@ -16,11 +16,10 @@ from pydantic import Field
 from beamsearch.errors import Stopped
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.callee import load
 from beamsearch.judge.capture.compiling import Compiled
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
-from beamsearch.judge.rejection import COMPILE_S, Log, Rejected, guarded, parsed
+from beamsearch.judge.rejection import COMPILE_S, Log, Rejected, guarded, load, parsed
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
 from beamsearch.problem.problem import Problem
 from beamsearch.records.plan import Plan

@@ -7,8 +7,6 @@ the problem's own inputs from a public seed, every buffer an allocation of its o
 in place of the file, it stands by until that is named (see `kernel_profiling.ncu.run.Turn`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -36,7 +34,7 @@ def main(arguments: list[str]) -> None:
     device = f"cuda:{spec['device']}"
     torch.cuda.set_device(spec["device"])
     problem = read_problem_message(spec["problem"])
-    given = storages_of(instantiate(problem, device, spec["seed"]))
+    given = [*storages_of(instantiate(problem, device, spec["seed"])).values()]
     loader = Loader()
     functions = [loader.load(Binary.model_validate(binary)) for binary in spec["binaries"]]
     program = PlanProgram(Plan.model_validate(spec["plan"]), functions, given, device, guard=0)

@@ -1,24 +1,26 @@
 """Measurements of one visit to a GPU: of a candidate alone, and of several subjects in turn."""
 
-from __future__ import annotations
-
+import os
 import statistics
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import torch
 
 from beamsearch.gpu.gauges import GpuState, gpu_state
 from beamsearch.gpu.stopwatch import flush_bytes
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
 from beamsearch.judge.runner.client import Replay, RunnerProcess
-from beamsearch.judge.timing.comparison import Comparer
-from beamsearch.judge.timing.least import needed_share
-from beamsearch.judge.timing.least_time import below_arithmetic, impossible
+from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
+from beamsearch.judge.timing.least_time import below_arithmetic, impossible, needed_share
 from beamsearch.judge.timing.timing import (
     NAME,
     Sample,
-    TimedInputs,
     believe,
     checked_share,
     prepare,
@@ -26,16 +28,14 @@ from beamsearch.judge.timing.timing import (
     time_calls,
     undisturbed,
 )
-from beamsearch.judge.verification.input_set import InputSet
-from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.verification.inputs import InputSet
+from beamsearch.judge.verification.stages import Loader
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem
-from beamsearch.records.job import Comparison, Subject
+from beamsearch.records.job import Comparison, Subject, Sweep
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
-
-if TYPE_CHECKING:
-    from kernel_profiling.gpus import Gpu
+from kernel_profiling.gpus import Gpu
 
 FLUSH_SHARE = 0.5
 """Part of the datasheet's bandwidth at which the L2 is flushed, at least; an H200 reaches 0.7."""
@@ -45,117 +45,100 @@ partial results to PyTorch stays below it (a fifth to a quarter on an H200); one
 operation there, and launches a Triton kernel for show, does not."""
 PLAIN_CALLS = 5
 """Timed calls without a graph."""
+TUNING_S = 300.0
+"""Seconds torch.compile may take to tune itself; what it finds is stored for the next time."""
+ROUNDS = 10
+"""Turns of each subject: a drift of the clocks then meets all alike. Half of them where a call
+takes above 30 ms."""
+TURN_MS = 10.0
+"""Kernel time of one turn."""
+
+SWEPT_CALLS = 4
+"""Timed calls of each form at first: the medians of four calls on an H200 are within a few percent,
+and forms differ by tens."""
+LATER_CALLS = 12
+"""Of those that are left, in each of two turns."""
+CHECKED_SHARE = 0.1
+"""Part of them whose results are compared, at random."""
+GO_ON = 4
+"""One in four goes on, and at least two."""
 
 
 class Visit:
     """One stay on one GPU. Everything here needs the lane."""
 
     def __init__(self, problem: Problem, gpu: Gpu, device: int) -> None:
-        import torch
-
         properties = torch.cuda.get_device_properties(device)
         self.device_name: str = properties.name
         self.gpu_uuid = f"GPU-{properties.uuid}"
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or gpu.l2_bytes
+        self.flush_ms = flush_bytes(self.l2_bytes) / (FLUSH_SHARE * gpu.bandwidth_gb_s * 1e6)
+        """What one flush of the L2 takes at most."""
         self._visit = uuid.uuid4().hex[:12]
-        self._problem = problem
+        self.problem = problem
         self._gpu = gpu
         self._device = f"cuda:{device}"
         self._work = least_work(problem)
-        self._needed_share: float | None = None
 
-    def measure(self, replay: Replay, timed: TimedInputs, log: Log) -> Measurement:
+    @contextmanager
+    def timed_inputs(self, bound: Sequence[InputSet]) -> Iterator[InputSet]:
+        """The set to time on, of the problem's own distribution where one proves something; it is
+        then as it was."""
+        stored = [inputs for inputs in bound if inputs.shared is not None]
+        own = [inputs for inputs in stored if inputs.distribution == "own"]
+        timed = (own or stored)[0]
+        seed = timed.seed
+        try:
+            yield timed
+        finally:
+            if timed.seed != seed:
+                timed.renew(seed)
+
+    def measure(self, replay: Replay, timed: InputSet, log: Log) -> Measurement:
         """Time a candidate that is right so far. Raises Rejected."""
         before = gpu_state(self.gpu_uuid)
-        estimate = prepare(replay, timed, FIRST_CALL_S)
-        count = repetitions(estimate)
-        samples = undisturbed(lambda: self._samples(replay, timed, count))
-        graph = not replay.no_graph
+        count = repetitions(prepare(replay, timed, FIRST_CALL_S))
+
+        def series() -> list[Sample]:
+            samples = time_calls(replay, timed, count, checked_share(count))
+            believe(samples, self.flush_ms, replay.empty)
+            return samples
+
+        samples = undisturbed(series)
         plain = time_calls(replay, timed, PLAIN_CALLS, checked_share(PLAIN_CALLS), plain=True)
-        measurement = self.measurement(samples, before, graph=graph, plain=plain)
-        calls = f"{len(samples)} calls on new values" + ("" if graph else f"; {replay.no_graph}")
-        log.passed(Stage.TIMING, "clocks", calls)
-        self._check_share(replay, measurement.time_ms, log)
-        reason = impossible(measurement.time_ms, self._work, self._gpu, self.l2_bytes, self._needed)
+        measurement = self.measurement(samples, plain, before, replay)
+        without = f"; {replay.no_graph}" if replay.no_graph else ""
+        log.passed(Stage.TIMING, "clocks", f"{len(samples)} calls on new values{without}")
+        time_ms = measurement.time_ms
+        self._check_share(replay, time_ms, log)
+        needed = partial(needed_share, self.problem, self._device)
+        reason = impossible(time_ms, self._work, self._gpu, self.l2_bytes, needed)
         if reason:
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
-        if told := below_arithmetic(measurement.time_ms, self._work, self._gpu):
+        if told := below_arithmetic(time_ms, self._work, self._gpu):
             log.reported(Stage.TIMING, "floor", False, told)
         return measurement
-
-    def _samples(self, replay: Replay, timed: TimedInputs, count: int) -> list[Sample]:
-        """So many timed calls. Raises Rejected, and Shared."""
-        samples = time_calls(replay, timed, count, checked_share(count))
-        believe(samples, timed.flush_ms, replay.empty)
-        return samples
 
     def _check_share(self, replay: Replay, whole: float, log: Log) -> None:
         """Torch's own operations take a third of a call at most, of whose time the results were
         compared: a kernel may take longer where it does no good. Raises Rejected."""
-        told = guarded(Stage.TIMING, "timing", lambda: replay.ask("share", GPU_CALL_S, name=NAME))
+        told = guarded(Stage.TIMING, "timing", replay.ask, "share", GPU_CALL_S, name=NAME)
         part = float(told["operations_ms"])
-        if not part:
-            return
         if part > LIBRARY_SHARE * whole:
             reason = (
                 f"torch's own operations take {part:.4g} ms of {whole:.4g} ms; a third is the "
                 "most: do this work in a Triton kernel"
             )
             raise Rejected(Outcome.DISALLOWED, Stage.TIMING, reason)
-        log.passed(Stage.TIMING, "kernels", f"{part / whole:.0%} of the time in torch's operations")
-
-    def compare(
-        self,
-        subjects: list[Subject],
-        forms: Mapping[str, Form],
-        timed: TimedInputs,
-        open_runner: Callable[..., RunnerProcess],
-    ) -> Comparison:
-        """Times of several subjects, interleaved; `forms` are the kernels' plans."""
-        before = gpu_state(self.gpu_uuid)
-        comparer = Comparer(self._problem, timed, open_runner)
-        comparer.run(subjects, forms)
-        graphs = comparer.graphs
-        return Comparison(
-            measurements={
-                name: self.measurement(
-                    [sample for turn in turns for sample in turn],
-                    before,
-                    graph=graphs[name],
-                    plain=comparer.plain[name],
-                )
-                for name, turns in comparer.turns.items()
-            },
-            failed=comparer.failed,
-            turns={
-                name: [statistics.median(sample.ms for sample in turn) for turn in turns]
-                for name, turns in comparer.turns.items()
-            },
-        )
-
-    def timed_inputs(self, sets: InputSets, bound: list[InputSet]) -> TimedInputs:
-        """The set to time on: of the problem's own distribution where one proves something."""
-        kept = [inputs for inputs in bound if inputs.shared is not None]
-        own = [inputs for inputs in kept if inputs.distribution == "own"]
-        flush_ms = flush_bytes(self.l2_bytes) / (FLUSH_SHARE * self._gpu.bandwidth_gb_s * 1e6)
-        return TimedInputs(sets, (own or kept)[0], flush_ms)
-
-    def _needed(self) -> float:
-        if self._needed_share is None:
-            self._needed_share = needed_share(self._problem, self._device)
-        return self._needed_share
+        if part:
+            share = f"{part / whole:.0%} of the time in torch's operations"
+            log.passed(Stage.TIMING, "kernels", share)
 
     def measurement(
-        self,
-        samples: Sequence[Sample],
-        before: GpuState,
-        *,
-        graph: bool,
-        plain: Sequence[Sample],
+        self, samples: Sequence[Sample], plain: Sequence[Sample], before: GpuState, replay: Replay
     ) -> Measurement:
-        """Samples as a record. `before`: the gauges ahead of the first."""
+        """Samples as a record; `plain` are those without a graph, `before` the gauges ahead."""
         times_ms = [sample.ms for sample in samples]
-        after = gpu_state(self.gpu_uuid)
         fifths = statistics.quantiles(times_ms, n=5, method="inclusive")
         return Measurement(
             source="measured",
@@ -166,9 +149,185 @@ class Visit:
             gpu=self.device_name,
             gpu_uuid=self.gpu_uuid,
             visit=self._visit,
-            graph=graph,
+            graph=not replay.no_graph,
             plain_ms=statistics.median(sample.ms for sample in plain),
             clock_start_mhz=before.sm_clock_mhz,
-            clock_end_mhz=after.sm_clock_mhz,
+            clock_end_mhz=gpu_state(self.gpu_uuid).sm_clock_mhz,
             temperature_c=before.temperature_c,
         )
+
+
+@dataclass
+class Timing:
+    """One subject of a comparison."""
+
+    replay: Replay
+    estimate: float = 0.0
+    turns: list[list[Sample]] = field(default_factory=list)
+    plain: list[Sample] = field(default_factory=list)
+    """The same calls without a graph."""
+
+
+class Comparer:
+    """One comparison, A B C, A B C, …; needs the lane. Baselines have a runner of their own, in
+    which there is never a candidate's code."""
+
+    def __init__(
+        self,
+        visit: Visit,
+        timed: InputSet,
+        open_runner: Callable[[str, Mapping[str, str]], RunnerProcess],
+    ) -> None:
+        self._visit = visit
+        self._timed = timed
+        self._open = open_runner
+        self._runners: dict[bool, RunnerProcess] = {}
+        self._rounds = ROUNDS
+        self._timings: dict[str, Timing] = {}
+        self._failed: dict[str, str] = {}
+
+    def run(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> Comparison:
+        """Times of all subjects; `forms` are the kernels' plans, by name."""
+        before = gpu_state(self._visit.gpu_uuid)
+        try:
+            for subject in subjects:
+                self._attempt(subject.name, self._prepare, subject, forms.get(subject.name))
+            if any(timing.estimate >= 30 for timing in self._timings.values()):
+                self._rounds = ROUNDS // 2
+            undisturbed(self._take_turns)
+        finally:
+            for runner in self._runners.values():
+                runner.end()
+        measurements, turns = {}, {}
+        for name, timing in self._timings.items():
+            samples, replay = [sample for turn in timing.turns for sample in turn], timing.replay
+            measurements[name] = self._visit.measurement(samples, timing.plain, before, replay)
+            turns[name] = [statistics.median(sample.ms for sample in turn) for turn in timing.turns]
+        return Comparison(measurements=measurements, failed=self._failed, turns=turns)
+
+    def _attempt(self, name: str, action: Callable[..., None], *given: object) -> None:
+        """One step of a subject, which is out where it is rejected; with it what else ran in a
+        runner that is gone."""
+        try:
+            action(*given)
+        except Rejected as rejection:
+            self._failed[name] = rejection.reason
+            lost = self._timings.pop(name, None)
+            self._timed.sets.mend()  # the others must not find what it wrote
+            if lost is None or lost.replay.runner.alive:
+                return
+            gone = lost.replay.runner
+            for other in [n for n, timing in self._timings.items() if timing.replay.runner is gone]:
+                self._failed[other] = (
+                    "the process that timed it was lost by another subject's fault"
+                )
+                del self._timings[other]
+            self._runners = {kind: r for kind, r in self._runners.items() if r is not gone}
+
+    def _prepare(self, subject: Subject, form: Form | None) -> None:
+        """Load, bind, check twice, and estimate. Raises Rejected."""
+        name, is_baseline = subject.name, subject.kind != "kernel"
+        if is_baseline not in self._runners:
+            opened = ("baselines", baseline_caches()) if is_baseline else ("comparison", {})
+            self._runners[is_baseline] = self._open(*opened)
+        runner = self._runners[is_baseline]
+        timing = self._timings[name] = Timing(Replay(runner, name))
+        if subject.kind == "kernel":
+            assert form is not None
+            timing.replay.touched = form.plan.touched
+            given = (name, form.plan, form.compiled, FIRST_CALL_S)
+            guarded(Stage.TIMING, "loading", runner.load, *given)
+        else:
+            mode, problem = COMPILE_MODES[subject.kind], problem_message(self._visit.problem)
+            message = {"name": name, "problem": problem, "mode": mode}
+            guarded(Stage.LOAD, "reference", runner.ask, "reference", TUNING_S, **message)
+        first_s = TUNING_S if is_baseline else FIRST_CALL_S
+        timing.estimate = prepare(timing.replay, self._timed, first_s)
+
+    def _take_turns(self) -> None:
+        """So many turns of all that are still in. Raises Shared."""
+        for timing in self._timings.values():
+            timing.turns, timing.plain = [], []
+        for action in (*[self._turn] * self._rounds, self._believe):
+            for name, timing in list(self._timings.items()):
+                if name in self._timings:  # not lost with another's runner
+                    self._attempt(name, action, timing)
+
+    def _turn(self, timing: Timing) -> None:
+        """As many calls as fit, and one without its graph. Raises Rejected."""
+        count = max(2, min(10, round(TURN_MS / max(timing.estimate, 1e-3))))
+        share = checked_share(self._rounds * count)
+        timing.turns.append(time_calls(timing.replay, self._timed, count, share))
+        share = checked_share(self._rounds)
+        timing.plain += time_calls(timing.replay, self._timed, 1, share, plain=True)
+
+    def _believe(self, timing: Timing) -> None:
+        """The clocks agree, as where a candidate is timed alone. Raises Rejected, and Shared."""
+        samples = [sample for turn in timing.turns for sample in turn]
+        believe(samples, self._visit.flush_ms, timing.replay.empty)
+
+
+class Sweeper:
+    """Forms of one kernel, which is the kernel with other constants, timed against each other by
+    successive halving: few calls of many at first. Needs the lane.
+
+    Results are compared all the same, since a block size may be part of what a kernel computes. No
+    verdict comes of this: what is fast is judged afterwards.
+    """
+
+    def __init__(
+        self,
+        forms: Mapping[str, Form],
+        timed: InputSet,
+        load: Loader,
+        mend: Callable[[], None],
+    ) -> None:
+        self._forms = forms
+        self._timed = timed
+        self._load = load
+        self._mend = mend
+        self._times: dict[str, list[float]] = {}
+        self.failed: dict[str, str] = {}
+
+    def run(self) -> Sweep:
+        """Both rungs. The first form, the kernel as it is, is in each; where it cannot be timed
+        again, none has anything to beat."""
+        left = list(self._forms)
+        for name in left:
+            self._try(name, SWEPT_CALLS)
+        timed = [name for name in left if name not in self.failed]
+        timed.sort(key=lambda name: self._times[name][-1])
+        left = list(dict.fromkeys([*left[:1], *timed[: max(2, len(timed) // GO_ON)]]))
+        turns: dict[str, list[float]] = {}
+        for order in (left, left[::-1]):  # whatever drifts, drifts for all
+            for name in order:
+                if name not in self.failed:
+                    self._try(name, LATER_CALLS)
+                    turns.setdefault(name, []).append(self._times[name].pop())
+        for name, medians in turns.items():
+            self._times[name].append(statistics.median(medians))
+        times = {name: ms for name, ms in self._times.items() if name not in self.failed}
+        return Sweep(times_ms=times, failed=self.failed)
+
+    def _try(self, name: str, calls: int) -> None:
+        """Time one turn of a form, or say why it has failed."""
+        try:
+            self._times.setdefault(name, []).append(self._turn(name, calls))
+        except Rejected as rejection:
+            self.failed[name] = rejection.reason
+            self._times.setdefault(name, []).append(float("inf"))
+            self._mend()
+
+    def _turn(self, name: str, calls: int) -> float:
+        """Median time of some calls in milliseconds, results checked. Raises Rejected."""
+        with self._load(name, self._forms[name]) as replay:
+            prepare(replay, self._timed)
+            samples = time_calls(replay, self._timed, calls, CHECKED_SHARE)
+        return statistics.median(sample.ms for sample in samples)
+
+
+def baseline_caches() -> dict[str, str]:
+    """Where torch.compile keeps what it tuned, so that a machine pays for it once."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beamsearch"
+    folders = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+    return {name: str(root / folder) for name, folder in folders.items()}

@@ -1,27 +1,43 @@
-"""A kernel on the shapes that decide: wrong at one is wrong, right at none is not shown correct."""
+"""A kernel on shapes other than its own: wrong at one that it takes is wrong. Without a GPU they
+decide: a kernel that is right at none of them is not shown correct."""
 
-from __future__ import annotations
-
-import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Literal
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.rejection import INTERPRET_S, Log, Rejected, names_in, number_in
-from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.capture.ahead import USUAL_BLOCK, Captured
+from beamsearch.judge.rejection import (
+    FIRST_CALL_S,
+    GPU_CALL_S,
+    INTERPRET_S,
+    Log,
+    Rejected,
+    names_in,
+    number_in,
+)
 from beamsearch.judge.sandbox.processes import CandidateProcess
-from beamsearch.judge.verification.deciding_shapes import Deciding, DecidingShape, deciding
-from beamsearch.judge.verification.input_set import InputSet
-from beamsearch.judge.verification.inputs import InputSets
-from beamsearch.judge.verification.oracle import as_outputs
-from beamsearch.judge.verification.results import check_result, place, shapes
-from beamsearch.judge.verification.stages import ask_once, bind
+from beamsearch.judge.verification.deciding_shapes import (
+    DecidingShape,
+    deciding,
+    is_regular,
+    long_shapes,
+)
+from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.robustness import check_not_a_number
+from beamsearch.judge.verification.stages import (
+    Loader,
+    ask_once,
+    bind,
+    check_result,
+    place,
+    run_sets,
+    shapes,
+)
 from beamsearch.problem.input_values import DISTRIBUTIONS, Distribution
-from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem
-from beamsearch.records.verdict import Outcome, Stage
+from beamsearch.problem.shrink import shrink
+from beamsearch.records.verdict import Outcome, Reach, Stage
 
 WORK = 180_000.0
 """Interpreted operations, of about 25 microseconds, that all deciding shapes of a kernel may take:
@@ -34,8 +50,6 @@ CALL_WORK = 90_000.0
 """The same for one call: a row of a million elements in blocks of a thousand, three times."""
 TILED_SHARE = 2
 """A shape of many tiles may take half of what is left: fewer tiles show nothing."""
-USUAL_BLOCK = 1024
-"""The largest block of a kernel that does not tell it."""
 FIRST: tuple[Distribution, ...] = ("rising", "normal")
 ORDER = (*FIRST, *(name for name in DISTRIBUTIONS if name not in FIRST))
 """Of the input sets at the deciding shapes: what a loop of several blocks gets wrong is first."""
@@ -43,78 +57,21 @@ NOT_SHOWN = (
     "; a GPU would tell. Without one, what is launched at the true shape must take smaller shapes "
     "too"
 )
-
+SHRUNK = "shrunk shapes"
+GPU_SETS = 2
+"""Input sets at a deciding shape on a GPU, the rising one first; the shrunk shapes meet all."""
+MOST_GPU_SHAPES = 7
+"""Deciding shapes of one kernel on a GPU, each of which is captured and compiled."""
 
 Taken = Literal["right", "refused", "too long"]
 """How a kernel took a shape."""
 
 
-class ShapeSets:
-    """Input sets of every shape of one problem, each built when first needed; thread-safe."""
-
-    def __init__(self, problem: Problem, seed: int, memory: SharedMemory) -> None:
-        self._problem = problem
-        self._seed = seed
-        self._memory = memory
-        self._lock = threading.Lock()
-        self._sets: dict[tuple[tuple[str, int], ...], InputSets] = {}
-        self._deciding: Deciding | None = None
-        self._kind: tuple[bool, ...] | None = None
-        self._long: dict[int, list[DecidingShape]] = {}
-
-    def of(self, problem: Problem) -> InputSets:
-        """The sets at the sizes of a shrunk problem."""
-        key = tuple(sorted(problem.sizes.items()))
-        with self._lock:
-            if key not in self._sets:
-                self._sets[key] = InputSets(problem, self._memory.device, self._memory, self._seed)
-            return self._sets[key]
-
-    def mend(self) -> None:
-        """Repair what a candidate changed."""
-        for sets in self._sets.values():
-            sets.mend()
-
-    def close(self) -> None:
-        """Give all memory back."""
-        for sets in self._sets.values():
-            sets.close()
-
-    def is_regular(self, problem: Problem) -> bool:
-        """Whether the output has an input's shape there if it has it as a rule: where half of the
-        columns are turned, an odd number of them is no shape of the problem."""
-        with self._lock:
-            if self._kind is None:
-                assert self._deciding is not None
-                kinds = [kind_of(p) for item in self._deciding.first() for p in item.problems]
-                common, count = Counter(kinds).most_common(1)[0]
-                is_rule = kind_of(self._problem) == common and 2 * count > len(kinds)
-                self._kind = common if is_rule else ()
-        if not any(self._kind):
-            return True
-        return all(has or not rule for rule, has in zip(self._kind, kind_of(problem), strict=True))
-
-    @property
-    def deciding(self) -> Deciding:
-        """The shapes. Raises ProblemError where the problem cannot be shrunk."""
-        with self._lock:
-            if self._deciding is None:
-                self._deciding = deciding(self._problem)
-            return self._deciding
-
-    def long(self, block: int) -> list[DecidingShape]:
-        """Those with one long dimension, for a kernel of such blocks."""
-        shapes = self.deciding
-        with self._lock:
-            if block not in self._long:
-                self._long[block] = shapes.long(block)
-            return self._long[block]
-
-
 class Decision:
-    """One kernel's way through the shapes."""
+    """One kernel's way through the shapes, in the interpreter."""
 
-    def __init__(self, sets: ShapeSets, log: Log) -> None:
+    def __init__(self, sets: InputSets, log: Log) -> None:
+        self._problem = sets.problem
         self._sets = sets
         self._log = log
         self._left = WORK
@@ -124,34 +81,34 @@ class Decision:
         """Shapes at which some call launched what the true shape does."""
         self._wrong: dict[InputSets, Rejected] = {}
         """Shapes at which a call that launched other functions was wrong."""
+        self._strides = ""
         self._why_not = ""
         """The first reason for which a shape showed nothing."""
 
-    def smoke(self, process: CandidateProcess, sets: InputSets, drawn: Sequence[InputSet]) -> bool:
+    def smoke(self, process: CandidateProcess, drawn: Sequence[InputSet]) -> bool:
         """The smoke shapes, where a kernel that does not take them is not judged: whether it does.
         Raises Rejected."""
-        self._left = SMOKE_WORK
+        self._process, self._left = process, SMOKE_WORK
         taken = True
         for number, inputs in enumerate(drawn):
-            if number >= SMOKE_SETS and self._left < 0:
+            if not taken or (number >= SMOKE_SETS and self._left < 0):
                 break
-            taken = self._tried(process, sets, inputs, Stage.SMOKE, "smoke shapes", None)
-            if not taken:
-                break
+            taken = self._tried(inputs, Stage.SMOKE, "smoke shapes")
         self._left = WORK
         return taken
 
     def decide(self, opened: Callable[[], CandidateProcess], *, tiled: bool) -> None:
         """Every deciding shape; of many tiles where it is `tiled`. Raises Rejected."""
         self._process, self._opened = opened(), opened
+        found = deciding(self._problem)
         try:
-            first = self._sets.deciding.first()
+            first = found.first()
             for number, shape in enumerate(first):
                 # A problem has as many long shapes as it has sizes, or more.
-                self._try_shape(shape, len(first) - number + len(self._sets.deciding.free))
-            for shape in self._sets.deciding.tiled() if tiled else []:
+                self._try_shape(shape, len(first) - number + len(found.free))
+            for shape in found.tiled() if tiled else []:
                 self._try_shape(shape, TILED_SHARE)
-            others = self._sets.long(self._block or USUAL_BLOCK)
+            others = long_shapes(self._problem, self._block or USUAL_BLOCK)
             for number, shape in enumerate(others):
                 self._try_shape(shape, len(others) - number)
         finally:
@@ -170,9 +127,9 @@ class Decision:
         *larger, smallest = shape.problems
         before = self._left
         took = self._try_problem(shape.label, smallest, 1 if larger else shape.sets, share)
-        each = (before - self._left) / volume(smallest) if took == "right" else 0.0
+        each = (before - self._left) / _volume(smallest) if took == "right" else 0.0
         for problem in larger if took != "too long" else ():
-            if each * volume(problem) <= share:
+            if each * _volume(problem) <= share:
                 took = self._try_problem(shape.label, problem, shape.sets, share)
                 if took != "too long":
                     return
@@ -181,17 +138,16 @@ class Decision:
 
     def _try_problem(self, label: str, problem: Problem, count: int, share: float) -> Taken:
         """So many input sets of one problem, as far as the share of the work goes."""
-        if not self._sets.is_regular(problem):
+        if not is_regular(self._problem, problem):
             return "refused"
-        sets = self._sets.of(problem)
         try:
-            drawn = sets.draw(count, ORDER)
+            drawn = self._sets.at(problem).draw(count, ORDER)
         except ProblemError:
             return "refused"  # every output looks alike at these sizes
         before = self._left
         for inputs in drawn:
             try:
-                if not self._tried(self._process, sets, inputs, Stage.OTHER_SHAPES, label, share):
+                if not self._tried(inputs, Stage.OTHER_SHAPES, label, share):
                     return "refused"
             except Rejected as rejection:
                 if rejection.outcome is not Outcome.TIMEOUT:
@@ -207,37 +163,29 @@ class Decision:
         return "right"
 
     def _tried(
-        self,
-        process: CandidateProcess,
-        sets: InputSets,
-        inputs: InputSet,
-        stage: Stage,
-        label: str,
-        limit: float | None,
+        self, inputs: InputSet, stage: Stage, label: str, limit: float | None = None
     ) -> bool:
         """Whether the kernel takes the shape. Raises Rejected where it is wrong there and launches
         the functions that it launches at the true shape, and where it takes too long."""
-        name = inputs.label if stage is Stage.SMOKE else f"{label}, {inputs.label}"
-        with sets.handout(inputs) as handout:
-            where = place(inputs, handout)
+        log, sets, process = self._log, inputs.sets, self._process
+        call = f"{stage.value} {inputs.label}"
+        with inputs.handout() as handout:
             try:
-                bind(process, f"{stage.value} {inputs.label}", handout, INTERPRET_S)
-                answer = ask_once(process, inputs, handout, stage, INTERPRET_S, work=limit)
+                bind(process, call, handout, INTERPRET_S)
+                answer = ask_once(process, handout, stage, INTERPRET_S, call, work=limit)
             except Rejected as rejection:
-                if not refuses_shape(rejection):
+                if not _refuses_shape(rejection):
                     raise
                 self._shows_nothing(stage, label, rejection.reason)
                 return False
             launched = set(names_in(answer.get("launched")))
             self._left -= number_in(answer.get("work"))
             self._block = max(self._block, int(number_in(answer.get("block"))))
-            same = launched == set(self._log.launched)
+            same = launched == set(log.launched)
             if same:
                 self._alike.add(sets)
             try:
-                compared = check_result(
-                    answer, inputs, sets, handout, stage, where, process.touched
-                )
+                excused, strides = check_result(process, answer, handout, stage)
             except Rejected as rejection:
                 if sets in self._alike:
                     raise
@@ -248,39 +196,80 @@ class Decision:
             if same and sets in self._wrong:
                 # What it launches depends on more than the shape: then the shape counts.
                 raise self._wrong[sets]
-            self._log.passed(stage, name, f"right on {shapes(handout)}{compared.excused}")
-            self._tell_strides(stage, compared.strides)
-            if same and stage is not Stage.SMOKE:
-                self._shown = True
-            elif not same:
+            name = inputs.label if stage is Stage.SMOKE else f"{label}, {inputs.label}"
+            log.passed(stage, name, f"right on {shapes(handout)}{excused}")
+            if strides and not self._strides:
+                self._strides = strides
+                log.reported(stage, "strides", False, strides)
+            self._shown |= same and stage is not Stage.SMOKE
+            if not same:
                 others = ", ".join(sorted(launched)) or "nothing"
-                self._why_not = self._why_not or f"{where} it launches {others}"
+                self._why_not = self._why_not or f"{place(handout)} it launches {others}"
             return True
-
-    def _tell_strides(self, stage: Stage, strides: str) -> None:
-        if strides and not any(check.name == "strides" for check in self._log.checks):
-            self._log.reported(stage, "strides", False, strides)
 
     def _shows_nothing(self, stage: Stage, label: str, reason: str) -> None:
         self._why_not = self._why_not or reason
         self._log.specialised(stage, label, reason)
 
 
-def kind_of(problem: Problem) -> tuple[bool, ...]:
-    """Which inputs have the output's shape."""
-    instance = instantiate(problem, "meta")
-    output = as_outputs(instance.reference())[0]
-    return tuple(getattr(value, "shape", None) == output.shape for value in instance.inputs)
-
-
-def volume(problem: Problem) -> int:
+def _volume(problem: Problem) -> int:
     """The product of a problem's sizes, which bounds how its work grows."""
     return prod(max(1, size) for size in problem.sizes.values())
 
 
-def refuses_shape(rejection: Rejected) -> bool:
+def _refuses_shape(rejection: Rejected) -> bool:
     """Whether the kernel, or the interpreter, said that it does not do this shape."""
-    if rejection.outcome is Outcome.TIMEOUT:
-        return False
-    unbound = rejection.outcome is Outcome.INVALID
-    return rejection.raised or unbound or rejection.outcome is Outcome.UNPROVEN
+    refused = rejection.raised or rejection.outcome in (Outcome.INVALID, Outcome.UNPROVEN)
+    return refused and rejection.outcome is not Outcome.TIMEOUT
+
+
+def shapes_for(problem: Problem, block: int) -> list[tuple[str, Problem]]:
+    """The shapes that decide on a GPU for a kernel of such blocks; none where the problem cannot be
+    shrunk."""
+    try:
+        small, found = shrink(problem), deciding(problem)
+    except ProblemError:
+        return []
+    # At its true sizes a kernel is run anyway.
+    long = [item for item in long_shapes(problem, block) if item.label.startswith("over")]
+    chosen = [(item.label, item.problems[0]) for item in (*found.first(), *long) if item.problems]
+    every = [("equal sizes", found.little), *chosen]
+    regular = [(label, shape) for label, shape in every if is_regular(problem, shape)]
+    return [(SHRUNK, small), *regular[:MOST_GPU_SHAPES]]
+
+
+def check_elsewhere(
+    captured: Captured, sets: InputSets, load: Loader, log: Log, *, nan: bool, strict: bool
+) -> None:
+    """The shapes of `shapes_for`, on a GPU; needs the lane. A kernel that refuses one, or launches
+    other functions there, is made for others. `nan`: whether to tell what becomes of not-a-number,
+    which decides where `strict`. Raises Rejected where the kernel is wrong."""
+    log.reach = Reach.GENERAL
+    if not captured.elsewhere:
+        log.reach = None
+        log.not_checked.append("other shapes: the problem cannot be shrunk")
+    for item in captured.elsewhere:
+        if isinstance(item.form, Rejected):
+            log.specialised(Stage.OTHER_SHAPES, item.label, item.form.reason)
+            continue
+        if item.form.launched != captured.log.launched:
+            others = f"it launches others there: {', '.join(item.form.launched)}"
+            log.specialised(Stage.OTHER_SHAPES, item.label, others)
+            continue
+        there, shrunk = sets.at(item.problem), item.label == SHRUNK
+        stage = Stage.SMOKE if shrunk else Stage.OTHER_SHAPES
+        count, order = (len(DISTRIBUTIONS), DISTRIBUTIONS) if shrunk else (GPU_SETS, ORDER)
+        try:
+            drawn = there.draw(count, order)
+            with load(item.label, item.form) as replay:
+                run_sets(replay, drawn, stage, log, GPU_CALL_S, FIRST_CALL_S)
+                if shrunk and nan:
+                    check_not_a_number(replay, there, log, GPU_CALL_S, strict=strict)
+        except ProblemError as error:
+            log.not_checked.append(f"{item.label}: {error}")
+        except Rejected as rejection:
+            if rejection.outcome is not Outcome.WRONG:
+                raise
+            hint = "; raise at shapes that the kernel is not made for"
+            reason = f"{item.label}: {rejection.reason}{hint}"
+            raise Rejected(Outcome.WRONG, stage, reason) from rejection

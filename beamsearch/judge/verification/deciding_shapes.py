@@ -1,14 +1,16 @@
 """Shapes on which a kernel must be right: none flat, each dimension long in turn, one aligned."""
 
-from __future__ import annotations
-
+import functools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, count, takewhile
-from math import prod
+from math import inf
 
 from beamsearch.errors import ProblemError
+from beamsearch.judge.verification.oracle import as_outputs
 from beamsearch.problem.input_values import DISTRIBUTIONS
+from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import count_elements, integer_sizes, shrink
 
@@ -75,7 +77,7 @@ class Deciding:
         within = [name for name in self.free if length < self.original[name]]
         beyond = [name for name in self.free if name not in within]
         return [
-            *(self._long(f"over two blocks of {name}", name, [length], 2) for name in within),
+            *(self._around(f"over two blocks of {n}", [{n: length}], 2) for n in within),
             *(self._at_true(name, 2, SHORTEST - 1) for name in beyond),
             *(self._at_true(name, 1, length) for name in within),
         ]
@@ -83,120 +85,129 @@ class Deciding:
     def tiled(self) -> list[DecidingShape]:
         """More tiles than a GPU has multiprocessors, for a kernel whose programs take one after the
         other: two dimensions at their true sizes, or at as large a part of them as time allows."""
-        pairs = sorted(combinations(self.free, 2), key=self._area, reverse=True)
+        true = self.original
+        pairs = combinations(self.free, 2)
+        largest = sorted(pairs, key=lambda pair: true[pair[0]] * true[pair[1]], reverse=True)
         found = []
-        for pair in pairs[:MOST_PAIRS]:
-            sizes = [{name: self.original[name] // part | 1 for name in pair} for part in PARTS]
+        for pair in largest[:MOST_PAIRS]:
+            sizes = [{name: true[name] // part | 1 for name in pair} for part in PARTS]
             label = f"long {' and '.join(pair)}"
-            found.append(self._around(label, [{n: self.original[n] for n in pair}, *sizes], 1))
+            found.append(self._around(label, [{name: true[name] for name in pair}, *sizes], 1))
         return found
-
-    def _area(self, pair: tuple[str, str]) -> int:
-        return prod(self.original[name] for name in pair)
 
     def _at_true(self, name: str, sets: int, least: int) -> DecidingShape:
         """`least`: what a shorter dimension that stands in for the true one is longer than."""
         size = self.original[name]
         shorter = takewhile(lambda n: n > least, (size // STEP**n | 1 for n in count(1)))
         small = [SHORTEST] if least < SHORTEST < size else []
-        return self._long(f"long {name}", name, [size, *shorter, *small], sets)
-
-    def _long(self, label: str, name: str, lengths: Iterable[int], sets: int) -> DecidingShape:
-        return self._around(label, [{name: length} for length in lengths], sets)
+        return self._around(f"long {name}", [{name: n} for n in (size, *shorter, *small)], sets)
 
     def _around(self, label: str, sizes: Iterable[Mapping[str, int]], sets: int) -> DecidingShape:
         """These sizes, the others medium or little."""
-        found: list[Problem] = []
+        found: dict[Problem, None] = {}
         for given in sizes:
             for around in (self.medium, self.little):
-                problem = replace(around, sizes={**around.sizes, **given})
-                elements = count_elements(problem)
-                if elements is not None and elements <= LONG_ELEMENTS and problem not in found:
-                    found.append(problem)
+                if problem := _resized(around, given, LONG_ELEMENTS):
+                    found[problem] = None
         return DecidingShape(label, tuple(found), sets)
 
 
+@functools.lru_cache(maxsize=64)
 def deciding(problem: Problem) -> Deciding:
     """The problem's deciding shapes. Raises ProblemError where it cannot be shrunk."""
     small = shrink(problem)
     original = integer_sizes(problem)
     free = tuple(name for name, value in small.sizes.items() if value != original[name])
-    little = _as_far_as_it_runs(small, dict.fromkeys(free, 2))
+    little = small
+    for name in free:
+        lengths = range(2, max(3, small.sizes[name]))
+        trials = (_resized(little, {name: length}, LITTLE_ELEMENTS) for length in lengths)
+        little = next((trial for trial in trials if trial), little)
     return Deciding(
         original=original,
         medium=_medium(little, free),
         little=little,
         aligned=_aligned(problem, original),
-        large=tuple(_uneven(problem, budget) for budget in LARGE_ELEMENTS),
+        large=tuple(_uneven(problem, original, most) for most in LARGE_ELEMENTS),
         free=free,
     )
 
 
-def _as_far_as_it_runs(small: Problem, wanted: dict[str, int]) -> Problem:
-    """The sizes changed one by one, the smallest first, where the reference still runs within the
-    budget of elements; a smaller size is made as small as it runs."""
-    sizes = dict(small.sizes)
-    for name, value in sorted(wanted.items(), key=lambda item: item[1]):
-        for trial in range(value, max(value + 1, sizes[name])):
-            elements = count_elements(replace(small, sizes={**sizes, name: trial}))
-            if elements is not None and elements <= LITTLE_ELEMENTS:
-                sizes[name] = trial
-                break
-    return replace(small, sizes=sizes)
+@functools.lru_cache(maxsize=64)
+def long_shapes(problem: Problem, block: int) -> list[DecidingShape]:
+    """Those with one long dimension, for a kernel of such blocks."""
+    return deciding(problem).long(block)
+
+
+def is_regular(problem: Problem, shape: Problem) -> bool:
+    """Whether the output has an input's shape there if it has it as a rule: where half of the
+    columns are turned, an odd number of them is no shape of the problem."""
+    rule = _rule(problem)
+    return not any(rule) or all(
+        has or not is_rule for is_rule, has in zip(rule, _kind_of(shape), strict=True)
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _rule(problem: Problem) -> tuple[bool, ...]:
+    """Which inputs have the output's shape as a rule; empty where there is none."""
+    kinds = [_kind_of(p) for item in deciding(problem).first() for p in item.problems]
+    common, times = Counter(kinds).most_common(1)[0]
+    return common if _kind_of(problem) == common and 2 * times > len(kinds) else ()
+
+
+def _kind_of(problem: Problem) -> tuple[bool, ...]:
+    instance = instantiate(problem, "meta")
+    output = as_outputs(instance.reference())[0]
+    return tuple(getattr(value, "shape", None) == output.shape for value in instance.inputs)
+
+
+def _resized(problem: Problem, sizes: Mapping[str, int], most: float = inf) -> Problem | None:
+    """The problem at these sizes; none where the reference does not run there, or has more elements
+    than the most."""
+    trial = replace(problem, sizes={**problem.sizes, **sizes})
+    elements = count_elements(trial)
+    return trial if elements is not None and elements <= most else None
 
 
 def _medium(little: Problem, free: tuple[str, ...]) -> Problem:
     """Every free size from 3 up, none a power of two, and different as far as elements allow."""
-    sizes = {name: _odd(value) for name, value in little.sizes.items() if name in free}
-    medium = replace(little, sizes={**little.sizes, **sizes})
-    if count_elements(medium) is None:
+    sizes = {name: max(3, little.sizes[name] | 1) for name in free}
+    medium = _resized(little, sizes)
+    if medium is None:
         return little
     used: set[int] = set()
     for name in sorted(free, key=lambda name: sizes[name]):
         size = next(n for n in count(sizes[name]) if n not in used and n & (n - 1))
-        trial = replace(medium, sizes={**medium.sizes, name: size})
-        elements = count_elements(trial)
-        if elements is not None and elements <= MEDIUM_ELEMENTS:
-            medium = trial
+        medium = _resized(medium, {name: size}, MEDIUM_ELEMENTS) or medium
         used.add(medium.sizes[name])
     return medium
 
 
-def _odd(size: int) -> int:
-    return max(3, size | 1)
-
-
 def _aligned(problem: Problem, original: Mapping[str, int]) -> Problem:
-    """Sizes that divide the true ones where they can, for kernels that take no others."""
+    """Sizes that divide the true ones where they can, for kernels that take no others: as large as
+    shrunk ones, or one larger; at least 2."""
     try:
         small = shrink(problem, ALIGNED_ELEMENTS)
     except ProblemError:
         return problem
-    sizes = {
-        name: value if value == original[name] else _divisor(value, original[name])
-        for name, value in small.sizes.items()
-    }
-    aligned = replace(small, sizes=sizes)
-    return aligned if count_elements(aligned) is not None else small
+    sizes = dict(small.sizes)
+    for name, whole in original.items():
+        if sizes[name] != whole:
+            size = max(2, sizes[name])
+            sizes[name] = size + 1 if whole % size and not whole % (size + 1) else size
+    return _resized(small, sizes) or small
 
 
-def _uneven(problem: Problem, budget: int) -> Problem:
+def _uneven(problem: Problem, original: Mapping[str, int], most: int) -> Problem:
     """Shrunk to this many elements, and of sizes that are alike some made shorter."""
-    large = shrink(problem, budget)
-    original = integer_sizes(problem)
+    large = shrink(problem, most)
     used: set[int] = set()
     for name, size in large.sizes.items():
         if size != original[name]:
             shorter = size
             while shorter in used and shorter > 8:
                 shorter = shorter * 2 // 3 | 1
-            trial = replace(large, sizes={**large.sizes, name: shorter})
-            large = trial if count_elements(trial) is not None else large
+            large = _resized(large, {name: shorter}) or large
             used.add(large.sizes[name])
     return large
-
-
-def _divisor(value: int, whole: int) -> int:
-    """A size as large as this one, or one larger, that divides the whole; at least 2."""
-    value = max(2, value)
-    return value + 1 if whole % value and not whole % (value + 1) else value

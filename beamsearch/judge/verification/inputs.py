@@ -1,4 +1,5 @@
-"""Input sets that can tell right from wrong, with the oracle that only the judge sees."""
+"""Input sets that can tell right from wrong, in memory that candidates' processes map, with the
+oracle that only the judge sees."""
 
 from __future__ import annotations
 
@@ -7,35 +8,212 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import torch
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.arguments import Layout, _storages, rearranged
+from beamsearch.judge.arguments import (
+    Layout,
+    derive_seed,
+    fill_all,
+    rearranged,
+    settle,
+    storages_of,
+)
 from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer, SharedMemory
-from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments
-from beamsearch.judge.verification.conditioning import Source, Sway
-from beamsearch.judge.verification.handout import Handout, _close, _settle, fill
-from beamsearch.judge.verification.input_set import ORDER, InputSet, derive_seed
+from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments, open_tensor
 from beamsearch.judge.verification.negative_controls import (
     CannotTell,
+    Sway,
     defined_distributions,
     expect,
 )
 from beamsearch.judge.verification.oracle import Expected, find_updates, oracle_dtype, run_oracle
 from beamsearch.judge.verification.tolerance import Difference, compare
-from beamsearch.problem.input_values import NOT_A_NUMBER, Distribution
+from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
 from beamsearch.problem.instance import Instance, instantiate
 from beamsearch.problem.problem import Problem
 
-if TYPE_CHECKING:
-    import torch
 MEMORY_SHARE = 3
 """Sets take a third of a GPU's memory at most; one beyond that is made anew each time."""
-KEPT_SWAY = 1 << 24
-"""Outputs of at most so many elements keep how far they move: two bytes each."""
-ALWAYS_KEPT = 2
+SWAY_ELEMENTS = 1 << 24
+"""Outputs of at most so many elements store how far they move: two bytes each."""
+ALWAYS_STORED = 2
 """Sets that stay in memory however large they are: timing rotates through them."""
+
+
+@dataclass(frozen=True)
+class Handout:
+    """An input set as one candidate process gets it."""
+
+    of: InputSet
+    given: dict[str, Any]
+    """What a call is bound to: `arguments`, and how their `storages` are mapped."""
+    wanted: dict[str, Any]
+    """Where its results go: `outputs`, and how their `storages` are mapped."""
+    inputs: list[Buffer]
+    results: list[Buffer]
+    checksums: list[int]
+    """Of the inputs, as they were handed out."""
+
+    def changed(self) -> set[int]:
+        """Numbers of the inputs' and parameters' storages that are not as they were handed out."""
+        sums = zip(self.inputs, self.checksums, strict=True)
+        return {number for number, (buffer, sum_) in enumerate(sums) if buffer.checksum() != sum_}
+
+    def state(self, name: str) -> tuple[int, torch.Tensor]:
+        """A parameter or buffer of the model: its storage's number, and what it holds."""
+        place = self.given["arguments"]["state"][name]["tensor"]
+        storages = [buffer.storage for buffer in self.inputs]
+        return place["storage"], open_tensor(place, storages, str(storages[0].device))
+
+    def poison(self) -> None:
+        """Make every result that is not written show."""
+        for buffer in self.results:
+            buffer.poison()
+        settle(self.results)
+
+
+@dataclass(eq=False)
+class InputSet:
+    """Inputs and parameters from one seed, and what the reference makes of them."""
+
+    sets: InputSets
+    label: str
+    seed: int
+    distribution: Distribution
+    expected: list[Expected]
+    """Of what `forward` returns, then of the buffers that it updates."""
+    instance: Instance | None
+    """Where handouts are copied from it; on a GPU the shared memory is the only copy."""
+    shared: Handout | None = None
+    """On a GPU: the set in memory, none where it is made anew each time."""
+    sway: Sway | None = field(default=None, init=False)
+    """How far rounding moves its outputs, where that was asked and is small enough to store."""
+
+    def results(self, handout: Handout) -> list[torch.Tensor]:
+        """What came back, on the judge's memory."""
+        return [
+            buffer.view(expected.dtype, tuple(expected.oracle.shape))
+            for buffer, expected in zip(handout.results, self.returned, strict=True)
+        ]
+
+    @property
+    def returned(self) -> list[Expected]:
+        """What `forward` returns."""
+        return self.expected[: len(self.expected) - len(self.sets.updates)]
+
+    @property
+    def updated(self) -> dict[str, Expected]:
+        """What the buffers hold afterwards that it updates."""
+        return dict(zip(self.sets.updates, self.expected[len(self.returned) :], strict=True))
+
+    @property
+    def proves(self) -> bool:
+        """Whether the set can still tell right from wrong."""
+        return self.label not in self.sets.dropped
+
+    def anew(self) -> Instance:
+        """Its values, made from the seed."""
+        return self.sets.instance(self.seed, self.distribution)
+
+    @contextmanager
+    def handout(self, layout: Layout | None = None) -> Iterator[Handout]:
+        """The set as one process may have it; repaired or thrown away afterwards.
+
+        A layout other than the plain one is for small sets: it is a copy of its own.
+        """
+        if self.shared is not None and layout is None:
+            yield self.shared
+        elif self.instance is None and layout is None:
+            yield from self._made_anew()
+        else:
+            instance = self.instance or self.anew()
+            given = self.sets.hand_out(self, rearranged(instance, layout) if layout else instance)
+            try:
+                yield given
+            finally:
+                shared = self.sets.result_buffers.values()
+                for buffer in (*given.inputs, *given.results):
+                    if buffer not in shared:
+                        buffer.close()
+
+    def _made_anew(self) -> Iterator[Handout]:
+        """A set that is not in memory, for as long as it is needed."""
+        sets, instance = self.sets, self.anew()
+        try:
+            self.expected = self._oracles(instance)
+            given = sets.hand_out(self, instance, sets.spare)
+            sets.spare = given.inputs
+            del instance
+            sets.release()
+            yield given
+        finally:
+            self.expected = [item.without_oracle() for item in self.expected]
+
+    def _oracles(self, instance: Instance) -> list[Expected]:
+        oracles = run_oracle(instance, instance.inputs, self.sets.wide)
+        pairs = zip(self.expected, oracles, strict=True)
+        return [replace(item, oracle=oracle) for item, oracle in pairs]
+
+    def compare(self, index: int, result: torch.Tensor) -> Difference:
+        """An output against its oracle. What is outside the tolerance is looked at again, by how
+        far rounding moves the outputs of these very inputs; not where they are whole numbers, which
+        are exact and whose ties a rounding would break.
+
+        Raises CannotTell where the set turns out to prove nothing, which drops it.
+        """
+        expected = self.expected[index]
+        plain = compare(result, expected.oracle, expected.scale)
+        if plain.passed or self.distribution in ("ties", NOT_A_NUMBER):
+            return plain
+        sets = self.sets
+        sway = self.sway or Sway(
+            instance=lambda: self.instance or self.anew(),
+            other=partial(sets.instance, self.seed + 1, self.distribution),
+            wide=sets.wide,
+            dtype=sets.problem.dtype,
+            seed=self.seed,
+        )
+        if sum(item.oracle.numel() for item in self.expected) <= SWAY_ELEMENTS:
+            self.sway = sway
+        try:
+            return sway.reconsider(plain, result, index, self.expected)
+        except torch.OutOfMemoryError:  # the tolerance alone decides
+            return plain
+        except CannotTell as reason:
+            sets.dropped[self.label] = f"{self.label}: where rounding is allowed for, {reason}"
+            raise
+        finally:
+            sets.release()
+
+    def repair(self) -> None:
+        """Put back what a candidate wrote into shared inputs."""
+        if self.shared is not None:
+            fill_all(self.shared.inputs, self.anew())
+
+    def renew(self, seed: int | None = None) -> None:
+        """Other values in the same shared memory: from this seed, with their oracle; else from one
+        that nobody can know, and results cannot be compared until `expect` has made theirs."""
+        assert self.shared is not None
+        self.sets.release(only_if_short=True)
+        new = secrets.randbits(62) if seed is None else seed
+        instance = self.sets.instance(new, self.distribution)
+        expected = self.expected if seed is None else self._oracles(instance)
+        # Nothing above changed the set: memory may have run out.
+        self.seed, self.sway, self.expected = new, None, expected
+        fill_all(self.shared.inputs, instance)
+        self.shared.checksums[:] = [buffer.checksum() for buffer in self.shared.inputs]
+        del instance
+        self.sets.release(only_if_short=True)
+
+    def expect(self) -> None:
+        """The oracle of values that were renewed without it, made anew from their seed."""
+        self.expected = self._oracles(self.anew())
+        self.sets.release(only_if_short=True)
 
 
 class InputSets:
@@ -48,25 +226,36 @@ class InputSets:
 
     def __init__(self, problem: Problem, device: str, memory: SharedMemory, seed: int) -> None:
         self.problem = problem
-        self.device = device
+        self.updates: tuple[str, ...] = ()
+        """Names of the model's buffers that the reference updates."""
+        self.dropped: dict[str, str] = {}
+        """Label of a set on which a wrong output would have passed -> that, with the reason."""
+        self.spare: list[Buffer] = []
+        """What sets that are made anew take turns in."""
+        self.result_buffers: dict[tuple[int, int], Buffer] = {}
+        self._device = device
         self._memory = memory
         self._seed = seed
         self._lock = threading.Lock()
         self._sets: dict[str, InputSet] = {}
-        self._dropped: dict[str, str] = {}
-        self._defined: tuple[Distribution, ...] | None = None
-        self._wide: torch.dtype | None = None
-        self._updates: tuple[str, ...] = ()
-        self._result_buffers: dict[tuple[int, int], Buffer] = {}
-        self._spare: list[Buffer] = []
-        self._kept_bytes = 0
+        self._elsewhere: dict[Problem, InputSets] = {}
+        self._updates_known = False
+        self._stored_bytes = 0
 
-    @property
-    def dropped(self) -> list[str]:
-        """Input sets on which a wrong output would have passed, with the reason."""
-        return [f"{label}: {reason}" for label, reason in self._dropped.items()]
+    def at(self, problem: Problem) -> InputSets:
+        """Those of the same problem at other sizes."""
+        with self._lock:
+            if problem not in self._elsewhere:
+                made = InputSets(problem, self._device, self._memory, self._seed)
+                self._elsewhere[problem] = made
+            return self._elsewhere[problem]
 
-    def draw(self, count: int, order: Sequence[Distribution] = ORDER) -> list[InputSet]:
+    @cached_property
+    def wide(self) -> torch.dtype:
+        """What oracles are computed in."""
+        return oracle_dtype(self.problem, self._device)
+
+    def draw(self, count: int, order: Sequence[Distribution] = DISTRIBUTIONS) -> list[InputSet]:
         """The first sets in this order that can tell right from wrong; of what can, more seeds
         where those are too few.
 
@@ -87,280 +276,124 @@ class InputSets:
             if not drawn:
                 raise ProblemError(
                     f"{self.problem.name} cannot tell right from wrong in {self.problem.dtype}: "
-                    f"{'; '.join(self.dropped)}. Give it inputs whose outputs differ by more than "
-                    "their rounding, or another --dtype."
+                    f"{'; '.join(self.dropped.values())}. Give it inputs whose outputs differ by "
+                    "more than their rounding, or another --dtype."
                 )
             return drawn
-
-    def _find(self, label: str, distribution: Distribution) -> InputSet | None:
-        """The set of that name, built where it is not there yet; none where it proves nothing."""
-        if label in self._dropped:
-            return None
-        if label in self._sets:
-            return self._sets[label]
-        if self._defined is None:
-            self._defined = defined_distributions(self.problem)
-        if distribution not in self._defined:
-            self._dropped[label] = "the reference makes no proper number of such inputs"
-            return None
-        try:
-            self._sets[label] = self._build(label, distribution)
-        except CannotTell as reason:
-            self._dropped[label] = str(reason)
-        finally:
-            self._release()
-        return self._sets.get(label)
-
-    def _build(self, label: str, distribution: Distribution) -> InputSet:
-        seed = derive_seed(self._seed, self.problem, label)
-        is_first, wide = self._wide is None, self._wide or oracle_dtype(self.problem, self.device)
-        instance = self._instance(seed, distribution)
-        if is_first:
-            self._wide, self._updates = wide, find_updates(instance)
-            instance = replace(instance, updates=self._updates)
-        expected = expect(instance, self._others(seed, distribution), wide, distribution)
-        built = InputSet(label, self.problem, seed, distribution, expected, self._updates, instance)
-        if self.device == "cpu":
-            return built
-        built.instance = None
-        size = sum(storage.nbytes() for storage in _storages(instance).values())
-        size += sum(item.oracle.nbytes for item in expected)
-        if len(self._sets) < ALWAYS_KEPT or self._kept_bytes + size <= self._budget():
-            self._kept_bytes += size
-            built.shared = self._hand_out(built, instance)
-        else:
-            built.expected = _without_oracles(expected)
-        return built
-
-    def _budget(self) -> int:
-        import torch
-
-        return torch.cuda.mem_get_info(torch.device(self.device))[1] // MEMORY_SHARE
-
-    def _is_short(self) -> bool:
-        """Whether candidates may miss the memory that is cached here."""
-        import torch
-
-        free, total = torch.cuda.mem_get_info(torch.device(self.device))
-        return free < total // MEMORY_SHARE
-
-    def _release(self) -> None:
-        """What the oracle left over belongs to the candidates."""
-        import torch
-
-        if self.device != "cpu":
-            torch.cuda.empty_cache()
-
-    @contextmanager
-    def handout(self, inputs: InputSet, layout: Layout | None = None) -> Iterator[Handout]:
-        """The set as one process may have it; repaired or thrown away afterwards.
-
-        A layout other than the plain one is for small sets: it is a copy of its own.
-        """
-        if inputs.shared is not None and layout is None:
-            yield inputs.shared
-        elif inputs.instance is None and layout is None:
-            yield from self._made_anew(inputs)
-        else:
-            instance = inputs.instance or self._instance_of(inputs)
-            handout = self._hand_out(inputs, rearranged(instance, layout) if layout else instance)
-            try:
-                yield handout
-            finally:
-                shared = self._result_buffers.values()
-                _close([*handout.inputs, *(b for b in handout.results if b not in shared)])
-
-    def _made_anew(self, inputs: InputSet) -> Iterator[Handout]:
-        """A set that is not in memory, for as long as it is needed."""
-        instance = self._instance_of(inputs)
-        assert self._wide is not None
-        try:
-            oracles = run_oracle(instance, instance.inputs, self._wide)
-            inputs.expected = [
-                replace(item, oracle=oracle)
-                for item, oracle in zip(inputs.expected, oracles, strict=True)
-            ]
-            handout = self._hand_out(inputs, instance, self._spare)
-            self._spare = handout.inputs
-            del instance, oracles
-            self._release()
-            yield handout
-        finally:
-            inputs.expected = _without_oracles(inputs.expected)
-
-    def _instance(self, seed: int, distribution: Distribution) -> Instance:
-        made = instantiate(self.problem, self.device, seed, distribution)
-        return replace(made, updates=self._updates)
-
-    def _instance_of(self, inputs: InputSet) -> Instance:
-        return self._instance(inputs.seed, inputs.distribution)
-
-    def _others(self, seed: int, distribution: Distribution) -> tuple[Any, ...]:
-        """Inputs of another seed, for outputs that are surely wrong."""
-        return instantiate(self.problem, self.device, seed + 1, distribution).inputs
 
     def with_not_a_number(self) -> InputSet | None:
         """Inputs a few of which are no numbers; none where the operation takes no such thing."""
         with self._lock:
             return self._find(f"{NOT_A_NUMBER} #1", NOT_A_NUMBER)
 
-    def compare(self, inputs: InputSet, index: int, result: torch.Tensor) -> Difference:
-        """An output of a set against its oracle. What is outside the tolerance is looked at again,
-        by how far rounding moves the outputs of these very inputs; not where they are whole
-        numbers, which are exact and whose ties a rounding would break.
+    def _find(self, label: str, distribution: Distribution) -> InputSet | None:
+        """The set of that name, built where it is not there yet; none where it proves nothing."""
+        if label not in self.dropped and label not in self._sets:
+            try:
+                self._sets[label] = self._build(label, distribution)
+            except CannotTell as reason:
+                self.dropped[label] = f"{label}: {reason}"
+            finally:
+                self.release()
+        return None if label in self.dropped else self._sets.get(label)
 
-        Raises CannotTell where the set turns out to prove nothing, which drops it.
-        """
-        import torch
-
-        expected = inputs.expected[index]
-        plain = compare(result, expected.oracle, expected.scale)
-        if plain.passed or inputs.distribution in ("ties", NOT_A_NUMBER):
-            return plain
-        sway = inputs.sway or Sway(self._source(inputs))
-        if sum(item.oracle.numel() for item in inputs.expected) <= KEPT_SWAY:
-            inputs.sway = sway
-        try:
-            return sway.reconsider(plain, result, index, inputs.expected)
-        except torch.OutOfMemoryError:  # the tolerance alone decides
-            return plain
-        except CannotTell as reason:
-            self._dropped[inputs.label] = f"where rounding is allowed for, {reason}"
-            raise
-        finally:
-            self._release()
-
-    def proves(self, inputs: InputSet) -> bool:
-        """Whether the set can still tell right from wrong."""
-        return inputs.label not in self._dropped
-
-    def _source(self, inputs: InputSet) -> Source:
-        assert self._wide is not None
-        return Source(
-            instance=lambda: inputs.instance or self._instance_of(inputs),
-            other_inputs=lambda: self._others(inputs.seed, inputs.distribution),
-            wide=self._wide,
-            dtype=self.problem.dtype,
-            seed=inputs.seed,
+    def _build(self, label: str, distribution: Distribution) -> InputSet:
+        if distribution not in defined_distributions(replace(self.problem, sizes={})):
+            raise CannotTell("the reference makes no proper number of such inputs")
+        seed = derive_seed(self._seed, self.problem, label)
+        wide = self.wide  # by the memory that is free ahead of the values
+        instance = self.instance(seed, distribution)
+        expected = expect(
+            instance, self.instance(seed + 1, distribution).inputs, wide, distribution
         )
+        is_copied = self._device == "cpu"
+        made = InputSet(self, label, seed, distribution, expected, instance if is_copied else None)
+        if is_copied:
+            return made
+        size = sum(storage.nbytes() for storage in storages_of(instance).values())
+        size += sum(item.oracle.nbytes for item in expected)
+        budget = torch.cuda.mem_get_info(torch.device(self._device))[1] // MEMORY_SHARE
+        if len(self._sets) < ALWAYS_STORED or self._stored_bytes + size <= budget:
+            self._stored_bytes += size
+            made.shared = self.hand_out(made, instance)
+        else:
+            made.expected = [item.without_oracle() for item in expected]
+        return made
 
-    def repair(self, inputs: InputSet) -> None:
-        """Put back what a candidate wrote into shared inputs."""
-        if inputs.shared is None:
+    def instance(self, seed: int, distribution: Distribution) -> Instance:
+        """Values from a seed, with the names of the buffers that the reference updates."""
+        made = instantiate(self.problem, self._device, seed, distribution)
+        if not self._updates_known:
+            self.updates, self._updates_known = find_updates(made), True
+        return replace(made, updates=self.updates)
+
+    def release(self, *, only_if_short: bool = False) -> None:
+        """What the oracle left over belongs to the candidates; it may stay in torch's cache while
+        they do not miss it."""
+        if self._device == "cpu":
             return
-        storages = _storages(self._instance_of(inputs))
-        for buffer, storage in zip(inputs.shared.inputs, storages.values(), strict=True):
-            fill(buffer, storage)
-        _settle(inputs.shared.inputs)
-
-    def renew(self, inputs: InputSet, seed: int | None = None, *, oracle: bool = True) -> None:
-        """Other values in the same shared memory: from this seed, else from one that nobody can
-        know. Without their `oracle`, results cannot be compared until `expect` has made it."""
-        assert inputs.shared is not None
-        assert self._wide is not None
-        if self.device != "cpu" and self._is_short():
-            self._release()
-        seed = secrets.randbits(62) if seed is None else seed
-        instance = self._instance(seed, inputs.distribution)
-        oracles = run_oracle(instance, instance.inputs, self._wide) if oracle else []
-        # Nothing above changed the set: memory may have run out.
-        inputs.seed, inputs.sway = seed, None
-        if oracle:
-            inputs.expected = [
-                replace(item, oracle=values)
-                for item, values in zip(inputs.expected, oracles, strict=True)
-            ]
-        buffers = inputs.shared.inputs
-        for buffer, storage in zip(buffers, _storages(instance).values(), strict=True):
-            fill(buffer, storage)
-        _settle(buffers)
-        inputs.shared.checksums[:] = [buffer.checksum() for buffer in buffers]
-        del instance, oracles
-        if self.device != "cpu" and self._is_short():
-            self._release()
-
-    def expect(self, inputs: InputSet) -> None:
-        """The oracle of values that were renewed without it, made anew from their seed."""
-        assert self._wide is not None
-        instance = self._instance_of(inputs)
-        oracles = run_oracle(instance, instance.inputs, self._wide)
-        inputs.expected = [
-            replace(item, oracle=values)
-            for item, values in zip(inputs.expected, oracles, strict=True)
-        ]
-        del instance, oracles
-        if self.device != "cpu" and self._is_short():
-            self._release()
+        if only_if_short:
+            free, total = torch.cuda.mem_get_info(torch.device(self._device))
+            if free >= total // MEMORY_SHARE:
+                return
+        torch.cuda.empty_cache()
 
     def mend(self) -> None:
-        """Repair every set in memory that is not what it was: a candidate that writes outside its
-        tensors may meet sets that it was never given."""
+        """Repair every set in memory, at other sizes too, that is not what it was: a candidate that
+        writes outside its tensors may meet sets that it was never given."""
         with self._lock:
             for inputs in self._sets.values():
                 if inputs.shared is not None and inputs.shared.changed():
-                    self.repair(inputs)
+                    inputs.repair()
+            for sets in self._elsewhere.values():
+                sets.mend()
 
-    def _hand_out(
+    def hand_out(
         self, inputs: InputSet, instance: Instance, buffers: Sequence[Buffer] = ()
     ) -> Handout:
         """An instance's values in shared memory: in these buffers, or in new ones."""
-        storages = _storages(instance)
-        buffers = list(buffers) or [
-            self._memory.allocate(storage.nbytes() + 2 * GUARD_BYTES)
-            for storage in storages.values()
-        ]
-        for buffer, storage in zip(buffers, storages.values(), strict=True):
-            fill(buffer, storage)
-        _settle(buffers)
-        results, outputs = [], []
-        for index, expected in enumerate(inputs.returned):
-            size = expected.oracle.numel() * expected.dtype.itemsize
-            results.append(self._result_buffer(index, size))
-            view = results[-1].view(expected.dtype, tuple(expected.oracle.shape))
-            outputs.append(describe_tensor(view, index))
-        return Handout(
-            arguments=self._encode(instance, storages),
-            storages=[buffer.place for buffer in buffers],
-            outputs=outputs,
-            output_storages=[buffer.place for buffer in results],
-            inputs=buffers,
-            results=results,
-            checksums=[buffer.checksum() for buffer in buffers],
-        )
-
-    def _encode(
-        self, instance: Instance, storages: dict[int, torch.UntypedStorage]
-    ) -> dict[str, Any]:
+        storages = storages_of(instance)
+        sizes = [storage.nbytes() + 2 * GUARD_BYTES for storage in storages.values()]
+        buffers = list(buffers) or [self._memory.allocate(size) for size in sizes]
+        fill_all(buffers, instance)
         places = {pointer: index for index, pointer in enumerate(storages)}
 
         def number(tensor: torch.Tensor) -> int:
             return places[tensor.untyped_storage().data_ptr()]
 
         try:
-            return encode_arguments(instance.arguments, number, GUARD_BYTES)
+            arguments = encode_arguments(instance.arguments, number, GUARD_BYTES)
         except TypeError as error:
             raise ProblemError(f"{self.problem.name}: {error}") from error
-
-    def _result_buffer(self, index: int, size: int) -> Buffer:
-        """Memory for a result: its own per handout on the CPU, one for all sets on a GPU."""
-        if self.device == "cpu":
-            return self._memory.allocate(size)
-        key = (index, size)
-        if key not in self._result_buffers:
-            self._result_buffers[key] = self._memory.allocate(size)
-        return self._result_buffers[key]
+        results, outputs = [], []
+        for index, item in enumerate(inputs.returned):
+            size = item.oracle.numel() * item.dtype.itemsize
+            # Its own for each handout on the CPU, one for all sets on a GPU.
+            buffer = self.result_buffers.get((index, size)) or self._memory.allocate(size)
+            if self._device != "cpu":
+                self.result_buffers[index, size] = buffer
+            results.append(buffer)
+            view = buffer.view(item.dtype, tuple(item.oracle.shape))
+            outputs.append(describe_tensor(view, index))
+        return Handout(
+            of=inputs,
+            given={"arguments": arguments, "storages": [buffer.place for buffer in buffers]},
+            wanted={"outputs": outputs, "storages": [buffer.place for buffer in results]},
+            inputs=buffers,
+            results=results,
+            checksums=[buffer.checksum() for buffer in buffers],
+        )
 
     def close(self) -> None:
         """Give back the shared memory and the oracles; no candidate may be alive."""
+        for sets in self._elsewhere.values():
+            sets.close()
         with self._lock:
+            buffers = [*self.result_buffers.values(), *self.spare]
             for inputs in self._sets.values():
-                _close(inputs.shared.inputs if inputs.shared else [])
-            _close([*self._result_buffers.values(), *self._spare])
-            self._sets, self._result_buffers, self._spare = {}, {}, []
-            self._kept_bytes = 0
-        self._release()
-
-
-def _without_oracles(expected: Sequence[Expected]) -> list[Expected]:
-    """The same with the oracles' shapes alone."""
-    return [replace(item, oracle=item.oracle.to("meta")) for item in expected]
+                buffers += inputs.shared.inputs if inputs.shared else []
+            for buffer in buffers:
+                buffer.close()
+            self._sets, self.result_buffers, self.spare = {}, {}, []
+            self._stored_bytes = 0
+        self.release()

@@ -1,59 +1,68 @@
-"""What a kernel does beyond one right call at its own shapes: again, elsewhere, otherwise laid out.
-
-Only what makes a result wrong on the problem's own inputs rejects; the rest is told.
-"""
-
-from __future__ import annotations
+"""What a kernel does beyond one right call at its own shapes: again, otherwise laid out, by its own
+Python. Only what makes a result wrong on the problem's own inputs rejects; the rest is reported."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any
+
+import torch
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.arguments import Layout, meta_arguments
-from beamsearch.judge.callee import Callee
-from beamsearch.judge.rejection import Log, Rejected
-from beamsearch.judge.verification.input_set import InputSet
-from beamsearch.judge.verification.inputs import InputSets
-from beamsearch.judge.verification.stages import bind, call_once, run_sets
+from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.rejection import (
+    FIRST_CALL_S,
+    GPU_CALL_S,
+    Log,
+    Rejected,
+    guarded,
+    load,
+    number_in,
+)
+from beamsearch.judge.sandbox.processes import ForkServers
+from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.stages import Callee, bind, call_once, run_sets
 from beamsearch.judge.verification.tolerance import compare
 from beamsearch.records.verdict import Outcome, Stage
 
-if TYPE_CHECKING:
-    import torch
-
 RUNS = 3
 """Calls on the same inputs."""
+TIMED_CALLS = 20
+"""Calls of a kernel's own Python, by whose median the host's time is reported."""
+LAYOUTS: dict[Layout, str] = {
+    "strided": "inputs that are not contiguous",
+    "misaligned": "misaligned inputs",
+}
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Whole numbers by bytes: among them not-a-number equals itself."""
 
 Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Callee]]
 """Has the kernel ready for a call with such arguments, as `meta_arguments` gives them."""
 
 
-def check_determinism(
-    process: Callee, sets: InputSets, inputs: InputSet, log: Log, timeout_s: float
-) -> None:
+def check_determinism(process: Callee, inputs: InputSet, log: Log, timeout_s: float) -> None:
     """The same inputs three times. Raises Rejected where a run is wrong or far from the first.
 
-    Results that differ in bits are told and not refused: sums gathered with atomic additions, as in
-    a split-K kernel, come in another order each time and are as right as any other. What an order
-    can change is rounding, far below the tolerance. A data race loses whole terms: some run is then
-    outside the tolerance of the oracle, or two runs are outside the tolerance of each other.
+    Results that differ in bits are reported: sums gathered with atomic additions, as in a split-K
+    kernel, come in another order each time and are as right as any other. What an order can change
+    is rounding, far below the tolerance. A data race loses whole terms: some run is then outside
+    the tolerance of the oracle, or two runs are outside the tolerance of each other.
     """
     stage, name = Stage.DETERMINISM, f"determinism {inputs.label}"
-    with sets.handout(inputs) as handout:
+    changing = 0
+    with inputs.handout() as handout:
         bind(process, name, handout, timeout_s)
-        call_once(process, sets, inputs, handout, stage, timeout_s, name)
+        call_once(process, handout, stage, timeout_s, name)
         first = [result.clone() for result in inputs.results(handout)]
-        changing = 0
         for run in range(2, RUNS + 1):
-            call_once(process, sets, inputs, handout, stage, timeout_s, name)
-            for result, before, expected in zip(
-                inputs.results(handout), first, inputs.returned, strict=True
-            ):
-                changed = int((as_bits(result) != as_bits(before)).sum())
+            call_once(process, handout, stage, timeout_s, name)
+            results = inputs.results(handout)
+            for result, before, expected in zip(results, first, inputs.returned, strict=True):
+                bits = BITS[result.element_size()]
+                changed = int((result.view(bits) != before.view(bits)).sum())
+                changing = max(changing, changed)
                 if not changed:
                     continue
-                changing = max(changing, changed)
                 difference = compare(result, before.to(expected.oracle.dtype), expected.scale)
                 if not difference.passed:
                     reason = (
@@ -69,24 +78,15 @@ def check_determinism(
         log.passed(stage, "bitwise equal", f"{RUNS} runs")
 
 
-def check_two_alive(
-    process: Callee,
-    sets: InputSets,
-    drawn: Sequence[InputSet],
-    log: Log,
-    timeout_s: float,
-) -> None:
+def check_two_alive(process: Callee, drawn: Sequence[InputSet], log: Log, timeout_s: float) -> None:
     """A first result, looked at after a second call while both are alive. Raises Rejected where the
     second call changed it, as a kernel does that returns memory it keeps."""
-    first, second = drawn[0], drawn[-1]
-    name = "two results alive"
-    with sets.handout(first) as handout, sets.handout(second) as other:
+    name, second = "two results alive", "two results alive, second"
+    with drawn[0].handout() as handout, drawn[-1].handout() as other:
         bind(process, name, handout, timeout_s)
-        bind(process, f"{name}, second", other, timeout_s)
+        bind(process, second, other, timeout_s)
         try:
-            call_once(
-                process, sets, first, handout, Stage.SMOKE, timeout_s, name, f"{name}, second"
-            )
+            call_once(process, handout, Stage.SMOKE, timeout_s, name, second)
         except Rejected as rejection:
             if rejection.outcome is not Outcome.WRONG:
                 raise
@@ -98,48 +98,81 @@ def check_two_alive(
 def check_not_a_number(
     process: Callee, sets: InputSets, log: Log, timeout_s: float, *, strict: bool
 ) -> None:
-    """Whether what is not a number comes through as in the reference: told, and where it is asked
-    for strictly, refused where it does not. Raises Rejected."""
-    name = "not-a-number"
+    """Whether what is not a number comes through as in the reference: reported; where it does not
+    and `strict` is asked for, refused. Raises Rejected."""
     inputs = sets.with_not_a_number()
     if inputs is None:
         log.not_checked.append("not-a-number: the reference takes no such inputs")
         return
+    passed, message = True, "as in the reference"
     try:
-        run_sets(process, sets, [inputs], Stage.SMOKE, Log(), timeout_s)
+        run_sets(process, [inputs], Stage.SMOKE, Log(), timeout_s)
     except Rejected as rejection:
         if strict or not (rejection.raised or rejection.outcome is Outcome.WRONG):
             raise  # else its process is as good as before
-        log.reported(Stage.SMOKE, name, False, f"not as in the reference: {rejection.reason}")
-    else:
-        log.reported(Stage.SMOKE, name, True, "as in the reference")
-
-
-def as_bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as whole numbers, in which not-a-number equals itself."""
-    import torch
-
-    by_size = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return tensor.view(by_size[tensor.element_size()])
+        passed, message = False, f"not as in the reference: {rejection.reason}"
+    log.reported(Stage.SMOKE, "not-a-number", passed, message)
 
 
 def tell_layouts(opened: Opener, sets: InputSets, log: Log, timeout_s: float) -> None:
-    """The kernel on inputs that are not contiguous, or not aligned: told, never rejected."""
+    """The kernel on inputs that are not contiguous, or not aligned: reported, never rejected."""
     try:
         inputs = sets.draw(1)[0]
     except ProblemError as error:
         log.not_checked.append(f"other layouts: {error}")
         return
-    label = {"strided": "inputs that are not contiguous", "misaligned": "misaligned inputs"}
-    for layout in get_args(Layout):
+    for layout, label in LAYOUTS.items():
+        name = f"{layout} {inputs.label}"
+        passed, message = True, "right"
         try:
             with (
                 opened(meta_arguments(sets.problem, layout)) as callee,
-                sets.handout(inputs, layout) as handout,
+                inputs.handout(layout) as handout,
             ):
-                name = f"{layout} {inputs.label}"
                 bind(callee, name, handout, timeout_s)
-                call_once(callee, sets, inputs, handout, Stage.LAYOUT, timeout_s, name)
-            log.reported(Stage.LAYOUT, label[layout], True, "right")
+                call_once(callee, handout, Stage.LAYOUT, timeout_s, name)
         except Rejected as rejection:
-            log.reported(Stage.LAYOUT, label[layout], False, rejection.reason)
+            passed, message = False, rejection.reason
+        log.reported(Stage.LAYOUT, label, passed, message)
+
+
+def call_python(
+    servers: ForkServers,
+    path: str,
+    key: str,
+    form: Form,
+    target: tuple[int, Mapping[str, Any]],
+    inputs: InputSet,
+    log: Log,
+) -> float:
+    """Microseconds that a call of the source takes on the host, in a process with a GPU as users
+    will run it; needs the lane.
+
+    Its results on one input set are compared first, as the plan's were. Nothing is ranked by what
+    this process tells: the host's time is the kernel's word. `target`: the GPU's index and facts.
+    Raises Rejected.
+    """
+    (device, gpu), stage, told = target, Stage.PYTHON, Log()
+    with servers.fork("calling", key=key) as process:
+        process.touched = form.plan.touched
+        try:
+            guarded(stage, "the GPU", process.ask, "open", FIRST_CALL_S, device=device)
+            load(process, path, gpu)
+            run_sets(process, [inputs], stage, told, GPU_CALL_S, FIRST_CALL_S)
+            call = {"name": f"{stage.value} {inputs.label}", "count": TIMED_CALLS}
+            what = "timing its host code"
+            answer = guarded(stage, what, process.ask, "host_time", GPU_CALL_S, **call)
+        finally:
+            process.end()
+            log.output.append(process.output)
+    log.checks += told.checks
+    return number_in(answer.get("host_us"))
+
+
+def tell_host_time(host_us: float, time_ms: float, log: Log) -> None:
+    """What a call costs in Python, beside the time on the GPU, and whether it is the longer."""
+    message = f"{host_us:.0f} us of Python a call, {1e3 * time_ms:.0f} us on the GPU"
+    longer = host_us > 1e3 * time_ms
+    if longer:
+        message += ": a plain call is bound by its host code; launch it from a CUDA graph"
+    log.reported(Stage.PYTHON, "host time", not longer, message)

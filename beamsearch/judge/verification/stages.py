@@ -1,34 +1,35 @@
-"""The stages of a verdict. Each raises `Rejected` where a candidate fails it."""
+"""A candidate called on input sets, and what comes back compared with the oracle. Each stage raises
+`Rejected` where the candidate fails it."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.callee import Callee
-from beamsearch.judge.rejection import Log, guarded
-from beamsearch.judge.verification.handout import Handout
-from beamsearch.judge.verification.input_set import InputSet
-from beamsearch.judge.verification.inputs import InputSets
-from beamsearch.judge.verification.results import Compared, check_result, place, shapes
-from beamsearch.records.verdict import Stage
+from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.rejection import Log, Rejected, guarded, names_in
+from beamsearch.judge.runner.client import Replay
+from beamsearch.judge.sandbox.processes import CandidateProcess
+from beamsearch.judge.verification.inputs import Handout, InputSet
+from beamsearch.judge.verification.negative_controls import CannotTell
+from beamsearch.judge.verification.oracle import Expected
+from beamsearch.judge.verification.tolerance import compare, lower_precision
+from beamsearch.records.verdict import Outcome, Stage
+
+Callee = CandidateProcess | Replay
+"""What calls a candidate: its process in the interpreter, or the runner with its plan."""
+Loader = Callable[[str, Form], AbstractContextManager[Replay]]
+"""Has a form in the runner, under a name."""
+CHANGED_INPUTS = "the kernel changed its inputs or parameters; write to a new tensor"
 
 
 def bind(process: Callee, name: str, handout: Handout, timeout_s: float) -> None:
     """Bind an input set under its name."""
-    guarded(
-        Stage.LOAD,
-        "binding",
-        lambda: process.ask(
-            "bind", timeout_s, name=name, arguments=handout.arguments, storages=handout.storages
-        ),
-    )
+    guarded(Stage.LOAD, "binding", process.ask, "bind", timeout_s, name=name, **handout.given)
 
 
 def run_sets(
     process: Callee,
-    sets: InputSets,
     chosen: Sequence[InputSet],
     stage: Stage,
     log: Log,
@@ -41,57 +42,151 @@ def run_sets(
     strides = ""
     for number, inputs in enumerate(chosen):
         limit_s = timeout_s if number or first_s is None else first_s
-        with sets.handout(inputs) as handout:
-            bind(process, f"{stage.value} {inputs.label}", handout, limit_s)
-            compared = call_once(process, sets, inputs, handout, stage, limit_s)
-            strides = strides or compared.strides
-            if sets.proves(inputs):
-                log.passed(stage, inputs.label, f"right on {shapes(handout)}{compared.excused}")
+        with inputs.handout() as handout:
+            name = f"{stage.value} {inputs.label}"
+            bind(process, name, handout, limit_s)
+            excused, other = call_once(process, handout, stage, limit_s, name)
+            strides = strides or other
+            if inputs.proves:
+                log.passed(stage, inputs.label, f"right on {shapes(handout)}{excused}")
     if strides:
         log.reported(stage, "strides", False, strides)
-    if chosen and not any(sets.proves(inputs) for inputs in chosen):
+    if chosen and not any(inputs.proves for inputs in chosen):
+        sets = chosen[0].sets
         raise ProblemError(
-            f"{sets.problem.name} cannot tell right from wrong: {'; '.join(sets.dropped)}"
+            f"{sets.problem.name} cannot tell right from wrong: {'; '.join(sets.dropped.values())}"
         )
 
 
 def call_once(
     process: Callee,
-    sets: InputSets,
-    inputs: InputSet,
     handout: Handout,
     stage: Stage,
     timeout_s: float,
-    name: str | None = None,
+    name: str,
     then: str | None = None,
-) -> Compared:
-    """Call what is bound under the name (the set's at this stage), and compare. `then` is called
-    too before the result is looked at. Raises Rejected."""
-    where = place(inputs, handout)
-    answer = ask_once(process, inputs, handout, stage, timeout_s, name, then=then)
-    return check_result(answer, inputs, sets, handout, stage, where, process.touched)
+) -> tuple[str, str]:
+    """Call what is bound under the name, and compare as `check_result`. `then` is called too before
+    the result is looked at. Raises Rejected."""
+    answer = ask_once(process, handout, stage, timeout_s, name, then=then)
+    return check_result(process, answer, handout, stage)
 
 
 def ask_once(
-    process: Callee,
-    inputs: InputSet,
-    handout: Handout,
-    stage: Stage,
-    timeout_s: float,
-    name: str | None = None,
-    **options: Any,
+    process: Callee, handout: Handout, stage: Stage, timeout_s: float, name: str, **options: Any
 ) -> dict[str, Any]:
     """Call what is bound under the name, and what its process answers. Raises Rejected."""
     handout.poison()
-    return guarded(
-        stage,
-        place(inputs, handout),
-        lambda: process.ask(
-            "call",
-            timeout_s,
-            name=name or f"{stage.value} {inputs.label}",
-            outputs=handout.outputs,
-            storages=handout.output_storages,
-            **options,
-        ),
+    options |= handout.wanted
+    return guarded(stage, place(handout), process.ask, "call", timeout_s, name=name, **options)
+
+
+def check_result(
+    process: Callee, answer: dict[str, Any], handout: Handout, stage: Stage, where: str = ""
+) -> tuple[str, str]:
+    """Compare what a call handed over with the oracle: how many elements only rounding explains,
+    and how the strides differ from the reference's, each empty where there is nothing to say.
+    Raises Rejected."""
+    reported, wanted = answer.get("results"), handout.of.returned
+    reported = reported if isinstance(reported, list) else []
+    excused = 0
+    reason = damaged(answer, handout, process.touched) or misfits(reported, wanted)
+    if reason is None:
+        excused, reason = compare_values(handout)
+    if reason is not None:
+        raise Rejected(Outcome.WRONG, stage, f"{where or place(handout)}: {reason}")
+    strides = [other_strides(told, one) for told, one in zip(reported, wanted, strict=True)]
+    return (
+        f"; rounding of the inputs explains {excused} elements" if excused else "",
+        "; ".join(text for text in strides if text),
     )
+
+
+def damaged(answer: dict[str, Any], handout: Handout, touched: Collection[int]) -> str | None:
+    """What was written that should not have been, or should have been and is not, or none. Inputs
+    are put back."""
+    if guards := names_in(answer.get("guards")):
+        return f"the kernel writes outside its tensors: around {', '.join(guards[:3])}"
+    inputs, changed = handout.of, handout.changed()
+    states = {name: handout.state(name) for name in inputs.updated}
+    try:
+        if changed.difference(number for number, _ in states.values()):
+            return CHANGED_INPUTS
+        for name, (number, value) in states.items():
+            if number not in changed.union(touched):
+                continue  # it is nothing that the kernel has to do with
+            expected = inputs.updated[name]
+            difference = compare(value, expected.oracle, expected.scale)
+            if not difference.passed:
+                told = difference.explain(value, expected.oracle)
+                return f"{name}, which the reference updates: {told}"
+    finally:
+        if changed:
+            inputs.repair()
+    return None
+
+
+def misfits(reported: list[Any], wanted: Sequence[Expected]) -> str | None:
+    """What of the outputs is not as expected, their values aside, or none."""
+    if len(reported) != len(wanted):
+        kinds = ", ".join(str(told.get("type")) for told in reported if isinstance(told, dict))
+        return f"returned {len(reported)} values ({kinds[:200]}) where {len(wanted)} are expected"
+    for item, expected in zip(reported, wanted, strict=True):
+        told = item if isinstance(item, dict) else {}
+        shape, dtype = list(expected.oracle.shape), str(expected.dtype).removeprefix("torch.")
+        device, own = expected.oracle.device.type, str(told.get("device")).partition(":")[0]
+        kind, aliases = told.get("type"), told.get("aliases_input") and not expected.may_alias
+        faults = {
+            f"returned a {kind} where a tensor is expected": kind != "tensor",
+            f"output has shape {told.get('shape')} instead of {shape}": told.get("shape") != shape,
+            f"output is {told.get('dtype')} instead of {dtype}": told.get("dtype") != dtype,
+            f"output is on {own}, the inputs are on {device}": own != device,
+            "the output is memory of an input; return a tensor of its own": aliases,
+        }
+        if fault := next((reason for reason, found in faults.items() if found), None):
+            return fault
+    return None
+
+
+def compare_values(handout: Handout) -> tuple[int, str | None]:
+    """How many elements only rounding explains, none where the set turns out to prove nothing; and
+    what is wrong, or none."""
+    inputs, excused = handout.of, 0
+    for index, result in enumerate(inputs.results(handout)):
+        expected = inputs.expected[index]
+        try:
+            difference = inputs.compare(index, result)
+        except CannotTell:
+            return 0, None
+        excused += difference.excused
+        if not difference.passed:
+            return 0, difference.explain(result, expected.oracle)
+        if inputs.distribution in ("own", "normal"):
+            share = difference.relative_rms
+            if reason := lower_precision(result, share, expected.oracle, expected.scale):
+                return 0, reason
+    return excused, None
+
+
+def other_strides(told: dict[str, Any], expected: Expected) -> str:
+    """How an output's strides differ from the reference's, or nothing. Told, never rejected."""
+    stride, shape = told.get("stride"), expected.oracle.shape
+    if not isinstance(stride, list) or len(stride) != len(expected.stride):
+        return ""
+    pairs = zip(stride, expected.stride, shape, strict=True)
+    if all(got == want or size == 1 for got, want, size in pairs):
+        return ""
+    return f"an output has strides {tuple(stride)}, the reference's has {expected.stride}"
+
+
+def place(handout: Handout) -> str:
+    """The input set as a reason tells it."""
+    return f"on {handout.of.label} inputs of {shapes(handout)}"
+
+
+def shapes(handout: Handout) -> str:
+    """The inputs' shapes as a person reads them."""
+    arguments = handout.given["arguments"]
+    named = [(name, arguments["values"][name]) for name in arguments["forward"]]
+    tensors = [(name, v["tensor"]) for name, v in named if isinstance(v, dict) and "tensor" in v]
+    return ", ".join(f"{name} {tuple(tensor['size'])}" for name, tensor in tensors)

@@ -5,19 +5,16 @@ tolerance (rtol = atol = 1e-3 in float32, 1e-2 in half types), but by no more th
 output's own spread, so that neither a huge mean nor a tiny output empties the test; one rounding of
 the output's own dtype (four in float32) is always allowed, and so is what PyTorch's own result is
 off by. Where that is known, so is what an element moves by when inputs are rounded otherwise: see
-`conditioning`.
+`negative_controls`.
 """
-
-from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-3, "float64": 1e-3}
 SPREAD_SHARE = 5
@@ -38,6 +35,20 @@ ROUNDINGS = {4: 4, 8: 4}
 was computed in float32, step by step; one in a half type is rounded once, at the end."""
 PIECE = 1 << 25
 """Elements compared in one go, to bound what comparing needs beside the data."""
+PRECISION_SHARE = 2.0**-14
+"""Rms error, as a share of the output's spread, that float32 arithmetic stays well below: sums of
+thousands of terms in any order err by 1e-6. Operands rounded to TF32 or float16 (10 bits) give 3e-4
+and more, to bfloat16 2e-3. Winograd's transforms for 3 x 3 windows stay below 3e-5."""
+PRECISION_NOISE = {False: 8, True: 2}
+"""Times PyTorch's own rms error, for outputs so small beside their terms that float32 shows; and
+where its own products are in TF32: the noise is that of operands cut to TF32, at least. Of standard
+normal ones, rounded to TF32 give 0.4 times that, rounded to bfloat16 3 times."""
+ADVICE = {
+    False: "keep values in float32, and give tl.dot input_precision='ieee' or 'tf32x3' (its "
+    "default is TF32)",
+    True: "the reference's convolutions are in TF32, and products may be (tl.dot's default), but "
+    "keep operands and sums in float32",
+}
 
 
 @dataclass(frozen=True)
@@ -65,17 +76,17 @@ class Difference:
     """How far an output is from the oracle."""
 
     elements: int
-    wrong: int
-    """Elements outside their tolerance, unwritten and non-finite ones included."""
-    not_finite: int
-    """Elements that are NaN or infinite where the oracle is not, or the other way round."""
-    worst: float
-    """Largest absolute error of a finite element; 0 where nothing needed a closer look."""
-    worst_index: int
-    """Where it is, in the flattened output."""
     relative_rms: float
     """Rms error over the spread, less what rounding explains where that is known."""
-    drifted: bool
+    wrong: int = 0
+    """Elements outside their tolerance, unwritten and non-finite ones included."""
+    not_finite: int = 0
+    """Elements that are NaN or infinite where the oracle is not, or the other way round."""
+    worst: float = 0.0
+    """Largest absolute error of a finite element; 0 where nothing needed a closer look."""
+    worst_index: int = 0
+    """Where it is, in the flattened output."""
+    drifted: bool = False
     """Whether the rms error alone says that this is another result."""
     excused: int = 0
     """Elements outside the tolerance by no more than rounding moves them."""
@@ -87,8 +98,6 @@ class Difference:
 
     def explain(self, result: torch.Tensor, oracle: torch.Tensor) -> str:
         """One line: how many, how far, where."""
-        import torch
-
         where = [int(i) for i in torch.unravel_index(torch.tensor(self.worst_index), oracle.shape)]
         got = float(result.flatten()[self.worst_index])
         want = float(oracle.flatten()[self.worst_index])
@@ -105,11 +114,9 @@ class Difference:
 
 def mean_and_spread(oracle: torch.Tensor) -> tuple[float, float]:
     """Mean and standard deviation of the finite elements, over pieces in float64."""
-    import torch
-
     count = torch.zeros((), dtype=torch.float64, device=oracle.device)
     total, squares = torch.zeros_like(count), torch.zeros_like(count)
-    for part in torch.split(oracle.flatten(), PIECE):
+    for (part,) in pieces(oracle):
         finite = torch.isfinite(part)
         values = torch.where(finite, part, 0).double()
         count += finite.sum()
@@ -130,44 +137,30 @@ def compare(
     rms = _rms_if_plainly_right(result, oracle, scale)
     if rms is None:
         return _examine(result, oracle, scale, moved)
-    return Difference(
-        elements=oracle.numel(),
-        wrong=0,
-        not_finite=0,
-        worst=0.0,
-        worst_index=0,
-        relative_rms=rms / scale.spread if scale.spread else 0.0,
-        drifted=False,
-    )
+    return Difference(oracle.numel(), rms / scale.spread if scale.spread else 0.0)
 
 
 def rms_error(result: torch.Tensor, oracle: torch.Tensor) -> float:
     """Root mean square of the errors that are finite."""
-    import torch
-
     squares = torch.zeros((), dtype=torch.float64, device=oracle.device)
-    for got, want in _pieces(result, oracle):
-        squares += (
-            torch.nan_to_num(got.to(want.dtype) - want, 0.0, 0.0, 0.0).double().square().sum()
-        )
+    for got, want in pieces(result, oracle):
+        errors_here = torch.nan_to_num(got.to(want.dtype) - want, 0.0, 0.0, 0.0)
+        squares += errors_here.double().square().sum()
     return math.sqrt(float(squares) / max(1, oracle.numel()))
 
 
-def pieces(tensor: torch.Tensor | None, size: int = PIECE) -> Iterator[torch.Tensor | None]:
-    """The flattened tensor in pieces; of none, no end of nothing."""
-    import torch
+def pieces(*tensors: torch.Tensor | None, size: int = PIECE) -> Iterator[tuple[Any, ...]]:
+    """The flattened tensors, all alike in size, piece by piece; none for one that is not there."""
+    parts = [
+        itertools.repeat(None) if tensor is None else torch.split(_flat(tensor), size)
+        for tensor in tensors
+    ]
+    return zip(*parts, strict=False)  # what is not there has no end
 
-    return itertools.repeat(None) if tensor is None else iter(torch.split(tensor.flatten(), size))
 
-
-def _pieces(
-    result: torch.Tensor, oracle: torch.Tensor
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    import torch
-
-    return zip(
-        torch.split(result.flatten(), PIECE), torch.split(oracle.flatten(), PIECE), strict=True
-    )
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """One dimension; an expanded number stays one number."""
+    return tensor.flatten() if any(tensor.stride()) else tensor.as_strided((tensor.numel(),), (0,))
 
 
 def _rms_if_plainly_right(result: torch.Tensor, oracle: torch.Tensor, scale: Scale) -> float | None:
@@ -176,8 +169,6 @@ def _rms_if_plainly_right(result: torch.Tensor, oracle: torch.Tensor, scale: Sca
     Six passes where a whole examination takes forty: nearly every correct output ends here. Not a
     number and infinity fail each comparison and so lead to the examination.
     """
-    import torch
-
     if not result.is_floating_point() or not oracle.numel():
         return None
     slope = ROUNDINGS.get(result.dtype.itemsize, 1) * torch.finfo(result.dtype).eps / 2
@@ -186,7 +177,7 @@ def _rms_if_plainly_right(result: torch.Tensor, oracle: torch.Tensor, scale: Sca
     allowed += scale.element_noise
     squares = torch.zeros((), dtype=torch.float64, device=oracle.device)
     excess = torch.full((), -torch.inf, dtype=oracle.dtype, device=oracle.device)
-    for got, want in _pieces(result, oracle):
+    for got, want in pieces(result, oracle):
         error = got - want
         squares += torch.dot(error, error)
         error.abs_().sub_(want.abs(), alpha=slope)
@@ -201,8 +192,6 @@ def _examine(
     result: torch.Tensor, oracle: torch.Tensor, scale: Scale, moved: torch.Tensor | None = None
 ) -> Difference:
     """Every element by its own bound, with the worst of them."""
-    import torch
-
     device = oracle.device
     wrong = torch.zeros((), dtype=torch.int64, device=device)
     bad = torch.zeros((), dtype=torch.int64, device=device)
@@ -211,7 +200,7 @@ def _examine(
     worst = torch.full((), -1.0, device=device)
     worst_index = torch.zeros((), dtype=torch.int64, device=device)
     start = 0
-    for (got, want), sway in zip(_pieces(result, oracle), pieces(moved), strict=False):
+    for got, want, sway in pieces(result, oracle, moved):
         error, allowed, same = errors(got, want, scale, sway)
         mismatch = ~same & ~torch.isfinite(error)
         outside = ~same & ~(error <= allowed)
@@ -220,11 +209,8 @@ def _examine(
         finite = torch.where(same | mismatch, 0.0, error)
         unexplained = finite if sway is None else (finite - MOVED_SHARE * sway).clamp(min=0)
         squares += unexplained.square().sum(dtype=torch.float64)
-        allowed_squares += (
-            torch.where(same | mismatch, 0.0, _rounding(got, want))
-            .square()
-            .sum(dtype=torch.float64)
-        )
+        rounding = torch.where(same | mismatch, 0.0, _rounding(got, want))
+        allowed_squares += rounding.square().sum(dtype=torch.float64)
         # Where nothing finite is wrong, the place shown is that of the first bad element.
         rank = torch.where(mismatch, torch.finfo(torch.float32).tiny, finite)
         high, index = rank.max(0)
@@ -237,12 +223,12 @@ def _examine(
     rounding_rms = float(allowed_squares / max(1, elements)) ** 0.5
     limit = scale.tolerance * scale.spread + rounding_rms + NOISE_SHARE * scale.noise
     return Difference(
-        elements=elements,
+        elements,
+        rms / scale.spread if scale.spread else (float("inf") if rms else 0.0),
         wrong=int(wrong),
         not_finite=int(bad),
         worst=max(0.0, float(worst)),
         worst_index=int(worst_index),
-        relative_rms=rms / scale.spread if scale.spread else (float("inf") if rms else 0.0),
         drifted=rms > limit,
     )
 
@@ -251,8 +237,6 @@ def errors(
     got: torch.Tensor, want: torch.Tensor, scale: Scale, moved: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Absolute errors, what is allowed, and where both are the same NaN or infinity."""
-    import torch
-
     short = got.is_floating_point() and got.dtype != torch.float64
     value = got.float() if short else got.double()  # whole numbers are exact in double
     want = want.to(value.dtype)
@@ -271,10 +255,33 @@ def errors(
 
 def _rounding(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
     """The roundings that are always allowed: half the distance between neighbours each, at most."""
-    import torch
-
     if not got.is_floating_point():
         return torch.zeros_like(want, dtype=torch.float32)
     info = torch.finfo(got.dtype)
     share = ROUNDINGS.get(got.dtype.itemsize, 1) * info.eps / 2
     return want.abs() * share + info.tiny * info.eps
+
+
+def lower_precision(
+    result: torch.Tensor, relative_rms: float, oracle: torch.Tensor, scale: Scale
+) -> str | None:
+    """Why a float32 result that is within the tolerances is less precise than is asked, or none.
+
+    `relative_rms` is its rms error over the output's spread. Meant for inputs of moderate size:
+    on large ones a correct kernel may lose digits that PyTorch's order of operations keeps.
+    """
+    if result.dtype != torch.float32 or not scale.spread:
+        return None
+    rms = relative_rms * scale.spread
+    limit = PRECISION_SHARE * scale.spread + PRECISION_NOISE[scale.tf32] * scale.noise
+    if rms <= limit:
+        return None
+    mean, spread = mean_and_spread(oracle)  # a mean far above the spread is rounded too
+    limit += ROUNDINGS[4] * torch.finfo(torch.float32).eps / 2 * (mean**2 + spread**2) ** 0.5
+    if rms <= limit:
+        return None
+    asked = "TF32" if scale.tf32 else "float32"
+    return (
+        f"errors of lower precision than {asked}: rms {relative_rms:.2g} of the output's spread, "
+        f"where {limit / scale.spread:.2g} is the most for {asked} arithmetic; {ADVICE[scale.tf32]}"
+    )

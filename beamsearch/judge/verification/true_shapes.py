@@ -1,12 +1,10 @@
 """What the accesses of a call at its true shapes show to be wrong, though no value was computed."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from beamsearch.judge.rejection import Log, Rejected
 from beamsearch.records.verdict import Outcome, Stage
-from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, OutputUse, Stray
+from kernel_profiling.estimate.traffic import AccessTrace, LaunchTrace, Moved, OutputUse
 
 COVERED = 0.9
 """An output of which less can be stored is wrong: what is counted is a bound from above, and a few
@@ -23,68 +21,52 @@ def check_trace(trace: AccessTrace, least_bytes: int, log: Log) -> None:
 
     Where addresses or conditions follow data, which is not there, nothing is said.
     """
-    where = "at the true shapes"
-    for launch in trace.launches:
-        if launch.follows_data:
-            continue
-        for stray in launch.strays:
-            told = told_stray(launch, stray)
-            raise Rejected(Outcome.WRONG, Stage.TRUE_SHAPES, f"{where}: {told}")
-        for line in launch.races:
-            told = f"line {line} of {launch.name} loads what another program of the launch stores"
-            hint = "programs run in any order, at the same time: use an atomic, or two launches"
-            raise Rejected(Outcome.WRONG, Stage.TRUE_SHAPES, f"{where}: {told}; {hint}")
-    launches = list(one_configuration(trace.launches))
-    if trace.failed or any(launch.follows_data or launch.moved is None for launch in launches):
+    stage = Stage.TRUE_SHAPES
+    faults = [fault for launch in trace.launches for fault in _faults(launch)]
+    # Of a tuned kernel, the launches of one call are those in its first configuration.
+    first: dict[str, str | None] = {}
+    launches = [t for t in trace.launches if first.setdefault(t.name, t.config) == t.config]
+    moved = [item for launch in launches for item in launch.moved or []]
+    unknown = trace.failed or any(t.follows_data or t.moved is None for t in launches)
+    for number, output in enumerate([] if unknown else trace.outputs):
+        which = f"output {number}" if len(trace.outputs) > 1 else "the output"
+        faults += [f"{which} {reason}" for reason in _unwritten(moved, output)]
+    if faults:
+        raise Rejected(Outcome.WRONG, stage, f"at the true shapes: {faults[0]}")
+    if unknown:
         log.not_checked.append("whether every output is stored to at the true shapes")
         return
-    for number, output in enumerate(trace.outputs):
-        reason = reason_unwritten(launches, output)
-        if reason:
-            which = f"output {number}" if len(trace.outputs) > 1 else "the output"
-            raise Rejected(Outcome.WRONG, Stage.TRUE_SHAPES, f"{where}: {which} {reason}")
-    log.passed(Stage.TRUE_SHAPES, "accesses", "inside its tensors, every output stored to")
-    moved = [item for launch in launches for item in launch.moved or []]
+    log.passed(stage, "accesses", "inside its tensors, every output stored to")
     touched = sum(item.bytes for item in moved)
     if any(item.kind == "load" for item in moved) and touched < COVERED * least_bytes:
         share = touched / least_bytes
         message = f"touches at most {share:.2f} of the bytes of all inputs and outputs"
-        log.reported(Stage.TRUE_SHAPES, "bytes touched", False, message)
+        log.reported(stage, "bytes touched", False, message)
 
 
-def told_stray(launch: LaunchTrace, stray: Stray) -> str:
-    """An access outside every tensor, in words."""
-    size = abs(stray.distance_bytes)
-    side = "past the end" if stray.distance_bytes > 0 else "before the beginning"
-    cause = "; does an offset need more than 32 bits?" if size >= WRAPPED else ""
-    return (
-        f"line {stray.line} of {launch.name} {VERBS[stray.kind]} {size} bytes {side} of its "
-        f"tensor{cause}"
-    )
+def _faults(launch: LaunchTrace) -> Iterator[str]:
+    if launch.follows_data:
+        return
+    for stray in launch.strays:
+        size = abs(stray.distance_bytes)
+        side = "past the end" if stray.distance_bytes > 0 else "before the beginning"
+        cause = "; does an offset need more than 32 bits?" if size >= WRAPPED else ""
+        what = f"{VERBS[stray.kind]} {size} bytes {side} of its tensor{cause}"
+        yield f"line {stray.line} of {launch.name} {what}"
+    for line in launch.races:
+        told = f"line {line} of {launch.name} loads what another program of the launch stores"
+        hint = "programs run in any order, at the same time: use an atomic, or two launches"
+        yield f"{told}; {hint}"
 
 
-def one_configuration(launches: Iterable[LaunchTrace]) -> Iterator[LaunchTrace]:
-    """The launches of one call: of a tuned one, those in its first configuration."""
-    first: dict[str, str | None] = {}
-    for launch in launches:
-        if first.setdefault(launch.name, launch.config) == launch.config:
-            yield launch
-
-
-def reason_unwritten(launches: Iterable[LaunchTrace], output: OutputUse) -> str | None:
-    """Why a part of the output must be left unwritten, or none."""
+def _unwritten(moved: list[Moved], output: OutputUse) -> Iterator[str]:
+    """Why a part of the output must be left unwritten."""
     if output.filled or not output.bytes:
-        return None
-    stored = [
-        item
-        for launch in launches
-        for item in launch.moved or []
-        if item.storage == output.storage and item.kind != "load"
-    ]
+        return
+    stored = [item for item in moved if item.storage == output.storage and item.kind != "load"]
+    known = sum(item.bytes for item in stored)
     if not stored:
-        return "is never stored to"
-    most = sum(item.bytes for item in stored) + ERRORS * sum(item.error_bytes for item in stored)
-    if most >= COVERED * output.bytes:
-        return None
-    share = sum(item.bytes for item in stored) / output.bytes
-    return f"is left unwritten in part: {share:.2f} of its bytes are stored"
+        yield "is never stored to"
+    elif known + ERRORS * sum(item.error_bytes for item in stored) < COVERED * output.bytes:
+        share = known / output.bytes
+        yield f"is left unwritten in part: {share:.2f} of its bytes are stored"

@@ -10,11 +10,11 @@ import pytest
 import torch
 import triton
 
+from beamsearch.judge.arguments import fill
 from beamsearch.judge.runner.graphs import WARM_CALLS
 from beamsearch.judge.runner.reference import problem_message
 from beamsearch.judge.sandbox.memory import GUARD_BYTES, SharedMemory
 from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments, receive, send
-from beamsearch.judge.verification.handout import fill
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.records.plan import (
     Buffer,

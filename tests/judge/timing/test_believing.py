@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.judge.timing.least import needed_share
-from beamsearch.judge.timing.least_time import below_arithmetic, impossible
+from beamsearch.judge.timing.least_time import below_arithmetic, impossible, needed_share
 from beamsearch.problem.least_work import LeastWork
 from beamsearch.search.pairs import paired
 from kernel_profiling.gpus import find_gpu

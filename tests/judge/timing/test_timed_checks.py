@@ -12,36 +12,36 @@ import torch
 from beamsearch.judge.rejection import Rejected
 from beamsearch.judge.runner.client import Replay
 from beamsearch.judge.sandbox.memory import SharedMemory
-from beamsearch.judge.timing.timing import MISSED, TimedInputs, checked_share, time_calls
-from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSets
+from beamsearch.judge.timing.timing import MISSED, checked_share, time_calls
+from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSet, InputSets
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
 
 
 @contextmanager
-def timed_inputs(problem: Problem) -> Iterator[TimedInputs]:
+def timed_inputs(problem: Problem) -> Iterator[InputSet]:
     sets = InputSets(shrink(problem), "cpu", SharedMemory("cpu"), 7)
     (inputs,) = sets.draw(1)
-    with sets.handout(inputs) as handout:
+    with inputs.handout() as handout:
         inputs.shared = handout
-        yield TimedInputs(sets, inputs, 0.1)
+        yield inputs
 
 
-def first_value(timed: TimedInputs) -> torch.Tensor:
-    data = timed.handout.inputs[0].view(torch.uint8, (GUARD_BYTES + 64,))[GUARD_BYTES:]
+def first_value(timed: InputSet) -> torch.Tensor:
+    data = timed.shared.inputs[0].view(torch.uint8, (GUARD_BYTES + 64,))[GUARD_BYTES:]
     return data.view(torch.bfloat16).clone()
 
 
 def test_an_oracle_made_after_the_call_is_that_of_the_values_it_had(scale_problem: Problem) -> None:
     with timed_inputs(scale_problem) as timed:
-        before = timed.inputs.expected[0].oracle
+        before = timed.expected[0].oracle
         timed.renew()
-        assert timed.inputs.expected[0].oracle is before
+        assert timed.expected[0].oracle is before
         values = first_value(timed)
         timed.expect()
         assert (first_value(timed) == values).all()
-        (item,) = timed.inputs.expected
-        again = timed.sets._instance_of(timed.inputs)
+        (item,) = timed.expected
+        again = timed.anew()
         assert torch.allclose(item.oracle, again.reference().float(), rtol=1e-2)
         assert not torch.allclose(item.oracle, before, rtol=1e-2)
 
@@ -49,16 +49,16 @@ def test_an_oracle_made_after_the_call_is_that_of_the_values_it_had(scale_proble
 def test_what_is_written_to_renewed_inputs_is_seen(scale_problem: Problem) -> None:
     with timed_inputs(scale_problem) as timed:
         timed.renew()
-        assert not timed.handout.changed()
-        timed.handout.inputs[0].view(torch.uint8, (GUARD_BYTES + 1,))[-1] ^= 1
-        assert timed.handout.changed()
+        assert not timed.shared.changed()
+        timed.shared.inputs[0].view(torch.uint8, (GUARD_BYTES + 1,))[-1] ^= 1
+        assert timed.shared.changed()
 
 
 class Skipping:
     """Stands for a runner whose kernel computes in its first calls, and then no more. It notes
     which call it is in, as a kernel can in memory of its own."""
 
-    def __init__(self, timed: TimedInputs, right: int) -> None:
+    def __init__(self, timed: InputSet, right: int) -> None:
         self.timed, self.right = timed, right
         self.calls = 0
 
@@ -67,7 +67,7 @@ class Skipping:
             self.calls += 1
             return {"ms": 1.0, "host_ms": 1.5}
         assert op == "collect"
-        handout, (expected,) = self.timed.handout, self.timed.inputs.expected
+        handout, (expected,) = self.timed.shared, self.timed.expected
         result = handout.results[0].view(torch.bfloat16, tuple(expected.oracle.shape))
         assert result.isnan().all(), "what is not written shows"
         if self.calls <= self.right:

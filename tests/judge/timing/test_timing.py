@@ -12,8 +12,8 @@ from beamsearch.gpu.stopwatch import QUEUED
 from beamsearch.judge.rejection import Rejected
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.timing import timing
-from beamsearch.judge.timing.timing import Sample, TimedInputs, believe, repetitions, undisturbed
-from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.judge.timing.timing import Sample, believe, repetitions, undisturbed
+from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
@@ -23,50 +23,49 @@ FLUSH_MS = 0.1
 
 
 @pytest.fixture
-def timed(scale_problem: Problem) -> Iterator[TimedInputs]:
+def timed(scale_problem: Problem) -> Iterator[InputSet]:
     sets = InputSets(shrink(scale_problem), "cpu", SharedMemory("cpu"), 7)
     inputs = sets.draw(1)[0]
-    with sets.handout(inputs) as inputs.shared:
-        yield TimedInputs(sets, inputs, FLUSH_MS)
+    with inputs.handout() as inputs.shared:
+        yield inputs
         inputs.shared = None
 
 
-def values(timed: TimedInputs) -> list[torch.Tensor]:
-    return [place.words().clone() for place in timed.handout.inputs]
+def values(timed: InputSet) -> list[torch.Tensor]:
+    return [place.words().clone() for place in timed.shared.inputs]
 
 
 def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> list[bool]:
     return [torch.equal(a, b) for a, b in zip(one, other, strict=True)]
 
 
-def test_each_timed_call_is_on_values_that_were_never_there(timed: TimedInputs) -> None:
-    before = values(timed)
+def test_each_timed_call_is_on_values_that_were_never_there(timed: InputSet) -> None:
+    before, seed = values(timed), timed.seed
     seen = [before]
     for _ in range(3):
         timed.renew()
         assert not any(all(same(values(timed), earlier)) for earlier in seen)
         seen.append(values(timed))
-    timed.restore()
+    timed.renew(seed)
     assert all(same(values(timed), before))
 
 
-def test_the_oracle_is_that_of_the_values_that_are_there(timed: TimedInputs) -> None:
+def test_the_oracle_is_that_of_the_values_that_are_there(timed: InputSet) -> None:
     timed.renew()
     timed.expect()
-    inputs = timed.inputs
-    instance = instantiate(timed.sets.problem, "cpu", inputs.seed, inputs.distribution)
+    instance = instantiate(timed.sets.problem, "cpu", timed.seed, timed.distribution)
     wanted = instance.model.double()(instance.inputs[0].double())
-    assert torch.allclose(inputs.expected[0].oracle.double(), wanted, rtol=1e-6)
+    assert torch.allclose(timed.expected[0].oracle.double(), wanted, rtol=1e-6)
 
 
-def test_what_a_timed_call_writes_into_its_inputs_shows(timed: TimedInputs) -> None:
+def test_what_a_timed_call_writes_into_its_inputs_shows(timed: InputSet) -> None:
     timed.renew()
     timed.expect()
-    assert not timed.handout.changed()
-    timed.handout.inputs[0].words()[-1] ^= 1  # in the guard behind it
-    assert timed.handout.changed()
-    timed.sets.repair(timed.inputs)
-    assert not timed.handout.changed()
+    assert not timed.shared.changed()
+    timed.shared.inputs[0].words()[-1] ^= 1  # in the guard behind it
+    assert timed.shared.changed()
+    timed.repair()
+    assert not timed.shared.changed()
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,9 @@ import pytest
 import torch
 
 from beamsearch.judge.sandbox.memory import SharedMemory
-from beamsearch.judge.verification.input_set import InputSet
-from beamsearch.judge.verification.inputs import InputSets
-from beamsearch.judge.verification.lower_precision import lower_precision
+from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.negative_controls import CannotTell
-from beamsearch.judge.verification.tolerance import compare
+from beamsearch.judge.verification.tolerance import compare, lower_precision
 from beamsearch.problem.input_values import DISTRIBUTIONS
 from tests.judge.conftest import write_problem
 from tests.judge.orders import TOTALS, WRONG_TOTALS, Total, cut, in_blocks, merged, online
@@ -299,7 +297,7 @@ def wrong_on(kernel: Kernel, sets: InputSets, drawn: list[InputSet]) -> Iterator
         assert inputs.instance is not None
         state = inputs.instance.model.parameters()
         result = kernel(*inputs.instance.inputs, *(tensor.detach() for tensor in state))
-        difference = sets.compare(inputs, 0, result)
+        difference = inputs.compare(0, result)
         if not difference.passed:
             yield f"{inputs.label}: {difference.explain(result, inputs.expected[0].oracle)}"
 
@@ -335,7 +333,7 @@ def test_rounding_explains_what_no_fixed_tolerance_does(tmp_path: Path) -> None:
         honest = [attention(q * 64, k * 64, v, blocks=cut(256, 32), **how) for how in options]
         for result in (inputs.instance.reference(), *honest):
             plain = compare(result, expected.oracle, expected.scale)
-            difference = sets.compare(inputs, 0, result)
+            difference = inputs.compare(0, result)
             assert difference.passed
             assert difference.excused == plain.wrong
             share = difference.relative_rms
@@ -343,10 +341,10 @@ def test_rounding_explains_what_no_fixed_tolerance_does(tmp_path: Path) -> None:
             excused += plain.wrong
             spoilt = result.clone()
             spoilt[0, 3, 200, 7] += 0.1
-            assert sets.compare(inputs, 0, spoilt).wrong == 1
+            assert inputs.compare(0, spoilt).wrong == 1
         wrong = attention(q * 64, k * 64, v, blocks=cut(256, 32), scale=0.99 * 32**-0.5)
-        assert not sets.compare(inputs, 0, wrong).passed
-        assert sets.proves(inputs)
+        assert not inputs.compare(0, wrong).passed
+        assert inputs.proves
     assert excused
 
 
@@ -358,9 +356,9 @@ def test_set_on_which_rounding_excuses_anything_is_dropped(tmp_path: Path) -> No
     assert inputs.instance is not None
     (x,) = inputs.instance.inputs
     with pytest.raises(CannotTell, match="an all-zero output would pass"):
-        sets.compare(inputs, 0, (x * (1 + 2**-23) * 2e6).sin())
-    assert not sets.proves(inputs)
-    assert sets.dropped == [
+        inputs.compare(0, (x * (1 + 2**-23) * 2e6).sin())
+    assert not inputs.proves
+    assert [*sets.dropped.values()] == [
         "normal #1: where rounding is allowed for, an all-zero output would pass"
     ]
 
@@ -373,5 +371,5 @@ def test_ties_are_not_broken_by_a_rounding(tmp_path: Path) -> None:
     (inputs,) = sets.draw(1, ["ties"])
     assert inputs.instance is not None
     (x,) = inputs.instance.inputs
-    assert sets.compare(inputs, 0, x.floor()).passed
-    assert not sets.compare(inputs, 0, x.ceil() - 1).passed
+    assert inputs.compare(0, x.floor()).passed
+    assert not inputs.compare(0, x.ceil() - 1).passed

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from beamsearch.judge.arguments import derive_seed
 from beamsearch.judge.sandbox.memory import SharedMemory
-from beamsearch.judge.verification.input_set import derive_seed
 from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.negative_controls import (
     CannotTell,

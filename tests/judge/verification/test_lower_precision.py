@@ -14,9 +14,14 @@ import torch
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.gpu.machine import modelled
 from beamsearch.judge.runner.reference import problem_message
-from beamsearch.judge.verification.lower_precision import lower_precision
 from beamsearch.judge.verification.oracle import expected_of, run_oracle
-from beamsearch.judge.verification.tolerance import Scale, compare, mean_and_spread, rms_error
+from beamsearch.judge.verification.tolerance import (
+    Scale,
+    compare,
+    lower_precision,
+    mean_and_spread,
+    rms_error,
+)
 from beamsearch.problem.dispatch_modes import Tf32
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import read_problem
