@@ -6,6 +6,7 @@ import pytest
 
 from beamsearch.errors import NoAnswer, OutOfBudget, Unanswered
 from beamsearch.proposer.questions import Situation
+from beamsearch.proposer.replies import read_variants
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.proposal import Proposal
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
@@ -46,18 +47,16 @@ class Worker:
     def doing(self, what):
         pass
 
-    def author(self, stem):
-        return "m"
-
-    def ask(self, question, prompt_stem, reply_stem, read):
+    def ask_for_kernels(self, question, prompt_stem, reply_stem, base):
         self.asked.append(question.name)
         answer = self.answers[question.name]
         if isinstance(answer, Exception):
             raise answer
-        return read("".join(f"told\n```python\n{source}```\n" for source in answer)), ""
+        text = "".join(f"told\n```python\n{source}```\n" for source in answer)
+        return read_variants(text, base), ""
 
     def judge(self, made, seen):
-        source = made.variant.source
+        source = made.proposal.source
         verdict = RIGHT if "good" in source else WRONG
         return candidate(made.name, source, verdict)
 
