@@ -1,5 +1,7 @@
 """Why a candidate is rejected, and the log of what was looked at on the way to a verdict."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -72,6 +74,13 @@ class Log:
     reach: Reach | None = None
     code_fingerprint: str | None = None
     launched: list[str] = field(default_factory=list)
+
+    def add(self, other: Log) -> None:
+        """Note all that another log holds, whose reach counts."""
+        self.checks += other.checks
+        self.not_checked += other.not_checked
+        self.output += other.output
+        self.reach = other.reach
 
     def passed(self, stage: Stage, name: str, message: str = "") -> None:
         """Note a check that held."""

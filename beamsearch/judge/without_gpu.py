@@ -10,6 +10,7 @@ from beamsearch.errors import KernelError
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
 from beamsearch.judge.capture.ahead import Captured, Captures
+from beamsearch.judge.once import OncePerKey
 from beamsearch.judge.rejection import (
     COMPILE_S,
     INTERPRET_S,
@@ -34,6 +35,7 @@ from beamsearch.judge.verification.robustness import (
 )
 from beamsearch.judge.verification.true_shapes import check_trace
 from beamsearch.problem.input_values import DISTRIBUTIONS
+from beamsearch.problem.kernel import interpretation
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
@@ -85,6 +87,9 @@ class ModellingJudge:
         self._sets = InputSets(problem, "cpu", SharedMemory("cpu"), seed)
         self._profiles: dict[str, Profile] = {}
         """Source -> what a correct kernel's judgement found."""
+        self._interpreted = OncePerKey()
+        """What the interpreter showed of correct kernels, by their interpretation and whether the
+        judgement was thorough: forms that differ in launch parameters are run once."""
 
     def judge(
         self, subject: Subject, *, seen: Mapping[str, str], thorough: bool, sanitize: bool
@@ -93,11 +98,10 @@ class ModellingJudge:
         sanitizer runs without a GPU. Raises ProblemError."""
         source = source_of(subject)
         log = Log()
-        with self._slots, self._usage.waiting("verification"):
-            try:
-                profile = self._verify(source, log, thorough, seen)
-            except Rejected as rejection:
-                return Judgement(verdict=log.rejected(rejection))
+        try:
+            profile = self._verify(source, log, thorough, seen)
+        except Rejected as rejection:
+            return Judgement(verdict=log.rejected(rejection))
         measurement = None
         if profile.modelled_ms is not None:
             measurement = Measurement(
@@ -128,8 +132,10 @@ class ModellingJudge:
             profile = self._profiles.get(source_key(source))
             try:
                 if profile is None:
+                    captured, path = self._captured(source, log, codes)
                     with self._slots, self._usage.waiting("verification"):
-                        profile, *_ = self._modelled(source, log, codes, None)
+                        opened = partial(self._opened, path, captured, log)
+                        profile = self._timed(captured, self._followed(opened, log))
             except Rejected as rejection:
                 failed[subject.name] = rejection.reason
                 continue
@@ -142,6 +148,34 @@ class ModellingJudge:
     def _verify(self, source: str, log: Log, thorough: bool, seen: Mapping[str, str]) -> Profile:
         """Every stage there is here; the profile of a kernel that passed them. Raises Rejected."""
         log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
+        captured, path = self._captured(source, log, seen)
+
+        def interpret() -> tuple[Log, AccessTrace]:
+            own = Log(reach=Reach.GENERAL, launched=log.launched)
+            with self._slots, self._usage.waiting("verification"):
+                try:
+                    return own, self._interpret(path, captured, own, thorough)
+                except Rejected:
+                    log.add(own)
+                    raise
+
+        own, trace = self._interpreted.get((interpretation(source), thorough), interpret)
+        log.add(own)
+        profile = self._profiles[source_key(source)] = self._timed(captured, trace)
+        return profile
+
+    def _captured(self, source: str, log: Log, seen: Mapping[str, str]) -> tuple[Captured, str]:
+        """A kernel's plans, and the file that it was imported from. Raises Rejected."""
+        check_entry(source, log)
+        path = write_source(self._scratch, source)
+        captured = self._captures.result(path, source_key(source))
+        captured.tell(log)
+        unseen(seen, log)
+        return captured, path
+
+    def _interpret(self, path: str, captured: Captured, log: Log, thorough: bool) -> AccessTrace:
+        """Every check in the interpreter, and the accesses at the true shapes. Raises Rejected."""
+        opened = partial(self._opened, path, captured, log)
         decision, strict = Decision(self._sets, log), self._strict_nan
         sets = self._sets.at(shrink(self._problem))
         drawn = sets.draw(len(DISTRIBUTIONS))  # as many as its work allows are run
@@ -152,49 +186,37 @@ class ModellingJudge:
                 if thorough or strict:
                     check_not_a_number(process, sets, log, INTERPRET_S, strict=strict)
 
-        log.reach = Reach.GENERAL
-        profile, captured, opened = self._modelled(source, log, seen, check)
+        trace = self._followed(opened, log, check)
+        check_trace(trace, least_work(self._problem).least_bytes, log)
         programs = max(prod(launch.grid) for launch in captured.forms[0].plan.launches)
         decision.decide(opened, tiled=programs <= WAVES * self._gpu.sms)
         if thorough:
             tell_layouts(lambda arguments: opened(), sets, log, INTERPRET_S)
-        self._profiles[source_key(source)] = profile
-        return profile
+        return trace
 
-    def _modelled(
+    def _followed(
         self,
-        source: str,
+        opened: Callable[[], CandidateProcess],
         log: Log,
-        seen: Mapping[str, str],
-        check: Callable[[CandidateProcess], None] | None,
-    ) -> tuple[Profile, Captured, Callable[[], CandidateProcess]]:
-        """The profile with its modelled time, the plans, and what opens another process. `check` is
-        given the process in the interpreter; what the trace shows to be wrong is looked at where
-        there is one. Raises Rejected."""
-        check_entry(source, log)
-        path = write_source(self._scratch, source)
-        captured = self._captures.result(path, source_key(source))
-        captured.tell(log)
-        unseen(seen, log)
-        opened = partial(self._opened, path, captured, log)
-        # Of an autotuned kernel's configurations none can be chosen by time here.
-        profile = captured.forms[0].compiled.profile
+        check: Callable[[CandidateProcess], None] = lambda process: None,
+    ) -> AccessTrace:
+        """The accesses at the true shapes; `check` gets the process first. Raises Rejected."""
         with opened() as process:
             try:
-                if check is not None:
-                    check(process)
+                check(process)
                 what, given = "following its memory accesses", {"arguments": self._arguments}
                 traced = guarded(Stage.COMPILE, what, process.ask, "trace", COMPILE_S, **given)
             finally:
                 process.end()
                 log.output.append(process.output)
-        trace = parsed(AccessTrace, traced.get("trace"), Stage.COMPILE)
-        least = least_work(self._problem).least_bytes
-        if check is not None:
-            check_trace(trace, least, log)
+        return parsed(AccessTrace, traced.get("trace"), Stage.COMPILE)
+
+    def _timed(self, captured: Captured, trace: AccessTrace) -> Profile:
+        """The compiler's profile with its modelled time. Of an autotuned kernel's configurations
+        none can be chosen by time here: it is the first. Raises Rejected."""
         # Where loops or inline assembly hide work from the model, the least of it is still to do.
-        least_ms = least / self._gpu.bandwidth_gb_s / 1e6
-        return _timed(profile, trace, self._gpu, least_ms), captured, opened
+        least_ms = least_work(self._problem).least_bytes / self._gpu.bandwidth_gb_s / 1e6
+        return _timed(captured.forms[0].compiled.profile, trace, self._gpu, least_ms)
 
     def _opened(self, path: str, captured: Captured, log: Log) -> CandidateProcess:
         """A process in the interpreter, with the kernel imported. Raises Rejected."""

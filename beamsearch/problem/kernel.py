@@ -18,6 +18,8 @@ from kernel_profiling.syntax import parse
 ENTRY_POINTS = ("kernel_function", "ModelNew")
 LAUNCH_PARAMETERS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """What Triton takes at a launch beside the kernel's own arguments."""
+CACHE_HINTS = ("cache_modifier", "eviction_policy")
+"""What a load or a store takes that changes no value."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,30 @@ def build(source: str) -> str:
             node.value = 0
         elif isinstance(node, ast.Call):
             node.keywords = [k for k in node.keywords if k.arg not in LAUNCH_PARAMETERS]
+    return _digest(tree)
+
+
+def interpretation(source: str) -> str:
+    """`fingerprint` without launch parameters and cache hints that are constants and that nothing
+    else in the source names: Triton's interpreter knows neither, so that kernels of one
+    interpretation are one kernel to it.
+
+    Raises SyntaxError where the source does not parse.
+    """
+    tree = _bare(source)
+    nodes = list(ast.walk(tree))
+    named = {node.id for node in nodes if isinstance(node, ast.Name)}
+    named |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    named |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    named |= {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+    unseen = {*LAUNCH_PARAMETERS, *CACHE_HINTS} - named
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            node.keywords = [
+                k
+                for k in node.keywords
+                if k.arg not in unseen or not isinstance(k.value, ast.Constant)
+            ]
     return _digest(tree)
 
 

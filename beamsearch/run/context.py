@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from beamsearch.executor.executor import Executor
+from beamsearch.judge.once import OncePerKey
 from beamsearch.proposer.questions import Memory, ProblemCard, Proposer
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import ProfileJob, Subject
@@ -19,26 +19,6 @@ from kernel_profiling.profile import Finding, Floor, Profile
 
 if TYPE_CHECKING:
     from beamsearch.run.observer import Observer
-
-T = TypeVar("T")
-
-
-class OncePerKey:
-    """Runs a function once for a key, whichever thread comes first; the others get its result."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
-        self._results: dict[str, object] = {}
-
-    def get(self, key: str, make: Callable[[], T]) -> T:
-        """The result for a key. What `make` raises is raised, and the next caller tries again."""
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            if key not in self._results:
-                self._results[key] = make()
-            return self._results[key]  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
