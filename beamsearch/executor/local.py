@@ -112,8 +112,9 @@ class LocalExecutor:
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
-        if self._measuring is not None:
-            self._measuring.prepare(subjects)
+        judge = self._measuring or self._without
+        assert judge is not None
+        judge.prepare(subjects)
 
     def missing_isolation(self) -> dict[str, str]:
         """Parts of the isolation of candidates that the system refuses here, with the reasons."""

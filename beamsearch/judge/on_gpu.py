@@ -1,5 +1,6 @@
 """The judge where there is a GPU: kernels are verified and timed on it, one at a time."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -93,7 +94,9 @@ class MeasuringJudge:
         memory = SharedMemory(f"cuda:{device}")
         self._true = InputSets(problem, memory.device, memory, seed)
         shapes = partial(shapes_for, problem)
-        self._captures = Captures(servers, gpu, meta_arguments(problem), usage, seed, shapes)
+        cores = max(1, (os.cpu_count() or 2) * 3 // 4)  # the runner must not wait for one
+        arguments = meta_arguments(problem)
+        self._captures = Captures(servers, gpu, arguments, usage, seed, shapes, cores=cores)
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
@@ -130,11 +133,7 @@ class MeasuringJudge:
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin to compile kernels that will be judged, and profilers. Returns at once."""
-        for subject in subjects:
-            source = source_of(subject)
-            with suppress(Rejected):  # its judgement says so
-                check_entry(source, Log())
-                self._captures.begin(write_source(self._scratch, source), source_key(source))
+        self._captures.prepare(subjects, self._scratch)
         if self._no_ncu is None:
             with suppress(ProfilingError):  # the profile says so
                 self._profilers.stand_by()

@@ -1,5 +1,6 @@
 """The judge where there is no GPU: the interpreter on shrunk shapes, the compiler at true ones."""
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -83,7 +84,8 @@ class ModellingJudge:
         self._usage = usage
         self._slots = threading.BoundedSemaphore(slots)
         self._arguments = meta_arguments(problem)
-        self._captures = Captures(servers, gpu, self._arguments, usage, seed)
+        cores = os.cpu_count() or 2
+        self._captures = Captures(servers, gpu, self._arguments, usage, seed, cores=cores)
         self._sets = InputSets(problem, "cpu", SharedMemory("cpu"), seed)
         self._profiles: dict[str, Profile] = {}
         """Source -> what a correct kernel's judgement found."""
@@ -108,6 +110,10 @@ class ModellingJudge:
                 source="modelled", time_ms=profile.modelled_ms, gpu=self._gpu.name
             )
         return Judgement(verdict=log.correct(), measurement=measurement)
+
+    def prepare(self, subjects: Sequence[Subject]) -> None:
+        """Begin to compile kernels that will be judged. Returns at once."""
+        self._captures.prepare(subjects, self._scratch)
 
     def profile(self, subject: Subject) -> Profile:
         """The compiler's profile with its modelled time; that of a judged kernel is cached.

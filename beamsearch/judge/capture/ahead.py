@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,9 +19,11 @@ from beamsearch.judge.arguments import meta_arguments
 from beamsearch.judge.capture.compiling import Compiled
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
-from beamsearch.judge.rejection import COMPILE_S, Log, Rejected, guarded, load, parsed
+from beamsearch.judge.rejection import COMPILE_S, Log, Rejected, check_entry, guarded, load, parsed
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
+from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.problem.problem import Problem
+from beamsearch.records.job import Subject
 from beamsearch.records.plan import Plan
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
@@ -112,8 +114,7 @@ class Captured:
 
 
 class Captures:
-    """Captures and compiles each source once, on most cores. A core in four stays free: the runner
-    must not wait for one. Thread-safe."""
+    """Captures and compiles each source once. Thread-safe."""
 
     def __init__(
         self,
@@ -123,9 +124,11 @@ class Captures:
         usage: Usage,
         seed: int,
         shapes: Callable[[int], Sequence[tuple[str, Problem]]] = lambda block: [],
+        *,
+        cores: int,
     ) -> None:
         """`arguments` of the call at the true shapes. `shapes`: the largest block of a kernel ->
-        other shapes that it is captured at, with their names."""
+        other shapes that it is captured at, with their names. `cores`: how many are used."""
         self._servers = servers
         self._gpu = gpu.model_dump(mode="json")
         self._arguments = arguments
@@ -134,9 +137,15 @@ class Captures:
         self._seed = seed
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
-        cores = max(1, (os.cpu_count() or 2) * 3 // 4)
         self._pool = ThreadPoolExecutor(cores)
         self._compilers = ThreadPoolExecutor(cores)
+
+    def prepare(self, subjects: Sequence[Subject], scratch: Path) -> None:
+        """Start on kernels that will be judged. Returns at once."""
+        for source in map(source_of, subjects):
+            with suppress(Rejected):  # its judgement says so
+                check_entry(source, Log())
+                self.begin(write_source(scratch, source), source_key(source))
 
     def begin(self, path: str, key: str) -> Future[Captured]:
         """Start on a source file, or find it begun."""

@@ -55,12 +55,6 @@ class Meter:
                 raise TooMuchWork
         self._programs += 1
 
-    def spend(self, work: float) -> None:
-        """Count work. Raises TooMuchWork past the limit."""
-        self.work += work
-        if self.limit is not None and self.work > self.limit:
-            raise TooMuchWork
-
 
 GRANULE_BITS = 16
 """Addresses are compared one by one only where a load and a store fall into the same 64 KB."""
@@ -198,8 +192,10 @@ def _count_work() -> None:
         ORDER.begin_program()
         set_index(self, x, y, z)
 
-    def counted_value(self: Any) -> None:
-        METER.spend(1 + self.data.size / ELEMENTS_AN_OPERATION)
+    def counted_value(self: Any, meter: Meter = METER) -> None:
+        meter.work += 1 + self.data.size / ELEMENTS_AN_OPERATION
+        if meter.limit is not None and meter.work > meter.limit:
+            raise TooMuchWork
         check(self)
 
     executor.__call__ = counted_launch

@@ -40,7 +40,9 @@ def capture(servers: ForkServers, scale_problem: Problem) -> Iterator[Capture]:
     def captured(source: str, problem: Problem = scale_problem) -> Captured:
         if problem.path not in opened:
             arguments = meta_arguments(problem)
-            opened[problem.path] = Captures(servers, find_gpu("h200"), arguments, Usage(), 7)
+            opened[problem.path] = Captures(
+                servers, find_gpu("h200"), arguments, Usage(), 7, cores=1
+            )
         path = write_source(servers._scratch, source)
         return opened[problem.path].result(path, source_key(source))
 
