@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.gpu.machine import modelled
+from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.verification.deciding_shapes import deciding
 from beamsearch.problem.input_values import DISTRIBUTIONS
 from beamsearch.problem.instance import instantiate
@@ -328,3 +330,32 @@ def test_rising_values_climb_along_every_dimension() -> None:
     for dimension, size in enumerate(x.shape):
         first, last = x.select(dimension, 0).mean(), x.select(dimension, size - 1).mean()
         assert last - first > 3
+
+
+def test_forms_that_differ_in_launch_parameters_are_interpreted_once(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked: list[str] = []
+    fork = ForkServers.fork
+
+    def counted(self: ForkServers, kind: Any, **named: Any) -> Any:
+        forked.append(kind)
+        return fork(self, kind, **named)
+
+    def judged(source: str) -> Verdict:
+        forked.clear()
+        verdict = executor.run(JudgeJob(subject=Subject(name="form", source=source))).verdict
+        return verdict
+
+    monkeypatch.setattr(ForkServers, "fork", counted)
+    source = SCALE_KERNEL.replace("BLOCK=1024)", "BLOCK=512)").replace("(), 1024)", "(), 512)")
+    first = judged(source)
+    assert first.correct and "interpreting" in forked
+    again = judged(source.replace("BLOCK=512)", "BLOCK=512, num_warps=2)"))
+    assert "interpreting" not in forked and "capturing" in forked
+    assert again.correct and again.checks == first.checks
+    assert again.code_fingerprint != first.code_fingerprint
+    wrong = source.replace("2 * x", "3 * x")
+    for number in (2, 8):
+        assert judged(wrong.replace("=512)", f"=512, num_warps={number})")).outcome is Outcome.WRONG
+        assert "interpreting" in forked

@@ -9,7 +9,7 @@ import pytest
 from beamsearch.errors import KernelError, ProblemError
 from beamsearch.judge.verification.oracle import find_updates
 from beamsearch.problem.instance import instantiate
-from beamsearch.problem.kernel import bind, check_source, fingerprint
+from beamsearch.problem.kernel import bind, check_source, fingerprint, interpretation
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import find_problem, list_problems
 from beamsearch.problem.shrink import shrink
@@ -216,6 +216,19 @@ def test_fingerprint_sees_code_only():
     dressed = '"""Docs."""\n\ndef kernel_function( x ):\n    "why"\n    # how\n    return (x + 1)\n'
     assert fingerprint(plain) == fingerprint(dressed)
     assert fingerprint(plain) != fingerprint(plain.replace("1", "2"))
+
+
+def test_an_interpretation_leaves_out_what_the_interpreter_never_sees():
+    plain = "def kernel_function(x):\n    run[(1,)](load(x, eviction_policy='evict_first'))\n"
+    tuned = "def kernel_function(x):\n    run[(1,)](load(x), num_warps=4)\n"
+    assert fingerprint(plain) != fingerprint(tuned)
+    assert interpretation(plain) == interpretation(tuned)
+    assert interpretation(plain) != interpretation(plain.replace("(1,)", "(2,)"))
+    # A kernel that takes the number of warps as an argument, or a grid that reads it, may tell.
+    for reads in ("def helper(num_warps): pass\n", "grid = lambda meta: meta['num_warps']\n"):
+        two, four = (f"{reads}run[(1,)](num_warps={number})\n" for number in (2, 4))
+        assert interpretation(two) != interpretation(four)
+    assert interpretation("f(num_warps=n)") != interpretation("f(num_warps=m)")
 
 
 @pytest.mark.parametrize("source", ["def kernel(x): pass", "def f(:", "x = 1"])
