@@ -48,7 +48,7 @@ def measure_floor(problem: Problem, machine: Machine, usage: Usage | None = None
     unused = sum(work.read.get(name, 0) * share for name, share in given.unused.items())
     needed = work.bytes_read - round(unused if given.true_shapes else 0)
     floor = make_floor(needed, work.bytes_written, work.flops, work.products, machine.gpu, ceilings)
-    return floor.model_copy(update={"gives_away": given})
+    return floor.with_values(gives_away=given)
 
 
 def beaten_floor(problem: Problem, floor: Floor, time: Measurement, machine: Machine) -> Floor:
@@ -70,7 +70,7 @@ def beaten_floor(problem: Problem, floor: Floor, time: Measurement, machine: Mac
         path = _ceilings_file(work, machine.device)
         known = read_cached(path, Ceilings)
         if known is not None and known.bandwidth_gb_s < reached:
-            write_cached(path, known.model_copy(update={"bandwidth_gb_s": reached}))
+            write_cached(path, known.with_values(bandwidth_gb_s=reached))
             floor = measure_floor(problem, machine)
     return corrected_floor(floor, work.bytes_written, part, time.time_ms)
 

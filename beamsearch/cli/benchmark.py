@@ -191,7 +191,7 @@ def compare(entry: Entry, executor: Executor) -> Comparison:
         else:
             missing[name] = f"{verdict.outcome}: {verdict.reason}"
     comparison = executor.run(CompareJob(subjects=subjects))
-    return comparison.model_copy(update={"failed": comparison.failed | missing})
+    return comparison.with_values(failed=comparison.failed | missing)
 
 
 def line(row: Row) -> str:

@@ -204,11 +204,11 @@ class MeasuringJudge:
                 # The kernels' own Python is called too: one that is wrong there has no time.
                 try:
                     told = {"host_us": self._call_python(sources[name], chosen[name], Log())}
-                    times[name] = times[name].model_copy(update=told)
+                    times[name] = times[name].with_values(**told)
                 except Rejected as rejection:
                     failed[name] = rejection.reason
                     del times[name]
-        return found.model_copy(update={"measurements": times, "failed": failed})
+        return found.with_values(measurements=times, failed=failed)
 
     def profile(self, subject: Subject) -> Profile:
         """Nsight Compute's profile; the compiler's, with a note, where there can be none.
@@ -239,7 +239,7 @@ class MeasuringJudge:
         if note is not None:
             profile = form.compiled.profile
             notes = [text for text in (note, profile.note) if text]
-            profile = profile.model_copy(update={"note": "; ".join(notes)})
+            profile = profile.with_values(note="; ".join(notes))
         self._profiles[key] = profile
         return profile
 
@@ -351,7 +351,7 @@ class MeasuringJudge:
                     self._tell_layouts(path, key, form, log)
                 else:
                     log.not_checked.append(NOT_IN_A_RUN)
-                return measurement.model_copy(update=found)
+                return measurement.with_values(**found)
             except torch.OutOfMemoryError as error:
                 reason = "takes so much GPU memory that none is left to check its results with"
                 raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error

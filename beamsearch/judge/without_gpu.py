@@ -250,7 +250,7 @@ def _timed(profile: Profile, trace: AccessTrace, gpu: Gpu, least_ms: float) -> P
         if modelled.modelled_ms is None:
             return modelled
         if isfinite(modelled.modelled_ms):
-            return modelled.model_copy(update={"modelled_ms": max(modelled.modelled_ms, least_ms)})
+            return modelled.with_values(modelled_ms=max(modelled.modelled_ms, least_ms))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         reason = str(error)
     told = f"its process answered with a trace that makes no sense: {reason}"

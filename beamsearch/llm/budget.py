@@ -104,7 +104,7 @@ def counted(prompt: str, answer: Completion) -> Completion:
         for name, text in estimates.items()
         if getattr(answer, name) is None
     }
-    return answer.model_copy(update=missing | {"estimated": True}) if missing else answer
+    return answer.with_values(**missing, estimated=True) if missing else answer
 
 
 class Paid:

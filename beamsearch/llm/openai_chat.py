@@ -116,7 +116,7 @@ class ChatModel:
             latency_s = round(time.monotonic() - started, 3)
             said = completion_of(answer, self.name, latency_s=latency_s, retries=tries - 1)
             # An endpoint that echoes the key would fill the trace with it.
-            return said.model_copy(update={"text": self.endpoint.without_key(said.text)})
+            return said.with_values(text=self.endpoint.without_key(said.text))
         raise NoAnswer(
             f"{self.endpoint.where} gave no answer in {tries} tries over "
             f"{time.monotonic() - started:.0f} s; the last: {last}. Resume the run when it is well"

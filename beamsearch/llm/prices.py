@@ -55,7 +55,7 @@ def read_prices(file: str | None = None) -> Prices:
     if file is None:
         return ours
     theirs = _read(Path(file))
-    return theirs.model_copy(update={"models": ours.models | theirs.models})
+    return theirs.with_values(models=ours.models | theirs.models)
 
 
 def _read(path: Path) -> Prices:

@@ -106,7 +106,7 @@ class Candidates:
         if code not in seen:
             return judged
         twin = _refused(Outcome.DUPLICATE, Stage.COMPILE, same_code(seen[code])).verdict
-        return Judgement(verdict=twin.model_copy(update={"code_fingerprint": code}))
+        return Judgement(verdict=twin.with_values(code_fingerprint=code))
 
     def _judged_before(self, key: str) -> Judgement | None:
         """The judgement of an equal kernel of this round, from before the run was stopped."""

@@ -172,14 +172,12 @@ def round_results(
     own = read_record(folder / "benchmark_results.json", BenchmarkResults)
     running = everyone[record.running_best]
     time = running.measurement
-    results = own.model_copy(
-        update={
-            "results": [_result(c, times) for c in record.candidates],
-            "running_best": running.name,
-            "running_best_time": time,
-            "speedup_over_input": 1 / times[running.name],
-            "multiple_of_floor": multiple_of_floor(time, floor),
-        }
+    results = own.with_values(
+        results=[_result(c, times) for c in record.candidates],
+        running_best=running.name,
+        running_best_time=time,
+        speedup_over_input=1 / times[running.name],
+        multiple_of_floor=multiple_of_floor(time, floor),
     )
     write_record(trace.round(record.round) / "benchmark_results.json", results)
 

@@ -169,8 +169,7 @@ class Worker(Bench):
                 "profile_after": self.shared.profile(best),
             }
             trials = [
-                trial.model_copy(update=after) if trial.candidate == best else trial
-                for trial in trials
+                trial.with_values(**after) if trial.candidate == best else trial for trial in trials
             ]
         question = ReflectionQuestion(**dict(situation), diagnosis=diagnosis, trials=trials)
         self.ask(question, "reflexion_prompt", "reflexion", read_reflection)

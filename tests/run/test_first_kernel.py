@@ -26,6 +26,8 @@ def kernels(*words):
 class Thinker:
     """Gives the replies in turn, and judges what says `good` to be right."""
 
+    name = "some-model"
+
     def __init__(self, *replies):
         self.replies = list(replies)
         self.prompts, self.judged = [], []
@@ -49,14 +51,15 @@ def first(folder, thinker):
 
 def test_every_kernel_of_a_reply_is_tried_before_the_model_is_asked_again(tmp_path):
     thinker = Thinker(PATCH + kernels("bad1", "bad2"), kernels("bad3", "good", "bad4"))
-    [(source, judged)] = first(tmp_path, thinker)
-    assert "return good" in source and judged.verdict == RIGHT
+    [found] = first(tmp_path, thinker)
+    assert "return good" in found.proposal.source and found.proposal.author == "some-model"
+    assert found.judgement.verdict == RIGHT
     assert thinker.judged == ["first-2", "first-3", "first_2", "first_2-2", "first_2-3"]
     assert "wrong is bad1" in thinker.prompts[1] and "wrong is bad2" in thinker.prompts[1]
     assert "no kernel yet" in thinker.prompts[1]
     # What is on disk is neither asked nor judged again.
     again = Thinker()
-    assert first(tmp_path, again) == [(source, judged)] and not again.judged
+    assert first(tmp_path, again) == [found] and not again.judged
 
 
 def test_a_model_that_writes_none_is_told_in_one_line(tmp_path):

@@ -89,8 +89,8 @@ class Profilers:
         chosen = {form.plan.kernels[s.kernel].name: s.config for s in form.plan.launches}
         configs = [{"config": chosen.get(launch.name)} for launch in profile.launches]
         pairs = zip(profile.launches, configs, strict=True)
-        launches = [launch.model_copy(update=config) for launch, config in pairs]
-        return profile.model_copy(update={"launches": launches})
+        launches = [launch.with_values(**config) for launch, config in pairs]
+        return profile.with_values(launches=launches)
 
     def stand_by(self) -> None:
         """Kernels will be profiled: from now on, processes wait for them."""

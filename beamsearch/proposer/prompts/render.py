@@ -141,16 +141,14 @@ def _render(question: Question | FirstQuestion, cuts: Iterable[str]) -> str:
 
 def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
     """What is shown of the kernel, its profile and the run."""
-    earlier = question.memory.earlier.lessons
-    memory = question.memory.model_copy(
-        update={
-            "attempts": question.memory.attempts[cut["attempt"] :],
-            "lessons": question.memory.lessons[cut["lesson"] :],
-            "patterns_to_avoid": question.memory.patterns_to_avoid[cut["pattern"] :],
-            "earlier": question.memory.earlier.model_copy(
-                update={"lessons": earlier[: len(earlier) - cut["earlier"]]}
-            ),
-        }
+    memory, earlier = question.memory, question.memory.earlier
+    memory = memory.with_values(
+        attempts=memory.attempts[cut["attempt"] :],
+        lessons=memory.lessons[cut["lesson"] :],
+        patterns_to_avoid=memory.patterns_to_avoid[cut["pattern"] :],
+        earlier=earlier.with_values(
+            lessons=earlier.lessons[: len(earlier.lessons) - cut["earlier"]]
+        ),
     )
     findings = question.findings[: len(question.findings) - cut["finding"]]
     return {

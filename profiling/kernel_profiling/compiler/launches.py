@@ -184,8 +184,8 @@ def _with_layouts(region: CodeRegion, layouts: dict[tuple[int, str], LaneLayout]
     accesses = []
     for access in region.accesses:
         layout = layouts.get((access.line, access.kind))
-        accesses.append(access.model_copy(update=vars(layout) if layout else {}))
-    return region.model_copy(update={"accesses": accesses})
+        accesses.append(access.with_values(**(vars(layout) if layout else {})))
+    return region.with_values(accesses=accesses)
 
 
 def _lines(code: Code, source_file: str) -> list[LineCounters]:

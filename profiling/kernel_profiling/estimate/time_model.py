@@ -110,12 +110,10 @@ def estimate(profile: Profile, trace: AccessTrace | None, gpu: Gpu) -> Profile:
         "l1": sum(work.l1_sectors for work in works) * SECTOR_BYTES,
         "registers": sum(work.lane_bytes for work in works),
     }
-    return profile.model_copy(
-        update={
-            "modelled_ms": sum(launch_ms(work, gpu) for work in works) or None,
-            "traffic": traffic if known else {},
-            "launches": [with_requests(launch, seen) for launch, seen in pairs],
-        }
+    return profile.with_values(
+        modelled_ms=sum(launch_ms(work, gpu) for work in works) or None,
+        traffic=traffic if known else {},
+        launches=[with_requests(launch, seen) for launch, seen in pairs],
     )
 
 

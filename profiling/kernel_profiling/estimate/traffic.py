@@ -249,8 +249,8 @@ def with_requests(launch: Launch, trace: LaunchTrace | None) -> Launch:
             ideal = sum(_ideal(access) * access.count for access in accesses)
             update["sectors_per_request"] = sectors / count
             update["ideal_sectors_per_request"] = ideal / count
-        lines.append(line.model_copy(update=update))
-    return launch.model_copy(update={"lines": lines})
+        lines.append(line.with_values(**update))
+    return launch.with_values(lines=lines)
 
 
 def _find_line(access: CodeAccess, trace: LaunchTrace | None) -> LineAccess | None:

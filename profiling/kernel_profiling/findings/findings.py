@@ -131,11 +131,9 @@ def _said_once(found: list[Finding]) -> list[Finding]:
     if work is None or lanes is None:
         return found
     # The terms that are nothing, and the lanes that compute them.
-    both = work.model_copy(
-        update={
-            "evidence": [*work.evidence, lanes.title],
-            "lines": list(dict.fromkeys([*lanes.lines, *work.lines])),
-            "gain_bound": max(work.gain_bound, lanes.gain_bound),
-        }
+    both = work.with_values(
+        evidence=[*work.evidence, lanes.title],
+        lines=list(dict.fromkeys([*lanes.lines, *work.lines])),
+        gain_bound=max(work.gain_bound, lanes.gain_bound),
     )
     return [both if f is work else f for f in found if f is not lanes]

@@ -72,7 +72,7 @@ def corrected_floor(floor: Floor, bytes_written: int, gpu: Gpu, time_ms: float) 
         why += f", so fewer will do or they were in a cheaper format than {floor.products}"
     if "least_bytes" in found:
         why += f"; {floor.least_bytes / 1e9:.4g} GB are beyond the datasheet and not all counted"
-    return floor.model_copy(update={**found, "corrected": why})
+    return floor.with_values(**found, corrected=why)
 
 
 def _less_work(floor: Floor, gpu: Gpu, time_ms: float) -> dict[str, float]:

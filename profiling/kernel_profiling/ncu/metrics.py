@@ -36,7 +36,7 @@ def _read(table: str) -> tuple[Metric, ...]:
         else:
             names, _, scale = line.partition(" * ")
             ncu = (*metrics[-1].ncu, *names.replace("%", PEAK).split())
-            metrics[-1] = metrics[-1].model_copy(update={"ncu": ncu, "scale": float(scale or 1)})
+            metrics[-1] = metrics[-1].with_values(ncu=ncu, scale=float(scale or 1))
     return tuple(metrics)
 
 

@@ -60,7 +60,7 @@ def read_report(path: Path, kernels: Collection[str] | None = None) -> Profile:
     durations = [launch.duration_us or 0.0 for launch in launches]
     if all(launch.duration_us is not None for launch in launches) and any(durations):
         launches = [
-            launch.model_copy(update={"share": duration / sum(durations)})
+            launch.with_values(share=duration / sum(durations))
             for launch, duration in zip(launches, durations, strict=True)
         ]
     gpu = _Values(actions[0]).get("device__attribute_display_name")
