@@ -63,14 +63,13 @@ class LocalExecutor:
             raise UsageError(f"cannot write in {scratch}: {error}") from error
         self._servers = ForkServers(scratch, interpreter=not machine.measures)
         self._servers.start()
-        self._without: ModellingJudge | None = None
         self._measuring: MeasuringJudge | None = None
         common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
         common |= {"usage": self.usage, "strict_nan": strict_nan}
         if machine.device is None:
-            self._without = ModellingJudge(
-                problem, machine.gpu, slots=interpreter_processes, **common
-            )
+            slots = interpreter_processes
+            modelling = ModellingJudge(problem, machine.gpu, slots=slots, **common)
+            self._judge: ModellingJudge | MeasuringJudge = modelling
         else:
             from beamsearch.judge.on_gpu import MeasuringJudge
 
@@ -81,6 +80,7 @@ class LocalExecutor:
                 use_ncu=profiler != "compiler",
                 **common,
             )
+            self._judge = self._measuring
             self.gpu = self._measuring.device_name
 
     def run(self, job: Job[R]) -> R:
@@ -91,16 +91,14 @@ class LocalExecutor:
             return cast("R", self._run(job))
 
     def _run(self, job: Job[R]) -> BaseModel:
-        judge = self._measuring or self._without
-        assert judge is not None
         if isinstance(job, JudgeJob):
-            return judge.judge(
+            return self._judge.judge(
                 job.subject, seen=job.seen, thorough=job.thorough, sanitize=job.sanitize
             )
         if isinstance(job, ProfileJob):
-            return judge.profile(job.subject)
+            return self._judge.profile(job.subject)
         if isinstance(job, SweepJob):
-            return judge.sweep(job.subjects)
+            return self._judge.sweep(job.subjects)
         if self._measuring is None:
             raise BeamsearchError("timing needs an NVIDIA GPU; there is none here")
         if isinstance(job, CompileJob):
@@ -112,9 +110,7 @@ class LocalExecutor:
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
-        judge = self._measuring or self._without
-        assert judge is not None
-        judge.prepare(subjects)
+        self._judge.prepare(subjects)
 
     def missing_isolation(self) -> dict[str, str]:
         """Parts of the isolation of candidates that the system refuses here, with the reasons."""
@@ -123,6 +119,4 @@ class LocalExecutor:
     def close(self) -> None:
         """End every process this executor started."""
         self._servers.close()
-        judge = self._measuring or self._without
-        if judge is not None:
-            judge.close()
+        self._judge.close()

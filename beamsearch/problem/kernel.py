@@ -92,9 +92,9 @@ def build(source: str) -> str:
 
 
 def interpretation(source: str) -> str:
-    """`fingerprint` without launch parameters and cache hints that are constants and that nothing
-    else in the source names: Triton's interpreter knows neither, so that kernels of one
-    interpretation are one kernel to it.
+    """`fingerprint` without what Triton's interpreter never sees: launch parameters at a launch
+    (`kernel[grid](…)`) and cache hints of a load or a store, as far as they are constants and
+    nothing else in the source names them. Kernels of one interpretation are one kernel to it.
 
     Raises SyntaxError where the source does not parse.
     """
@@ -104,14 +104,15 @@ def interpretation(source: str) -> str:
     named |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     named |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     named |= {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
-    unseen = {*LAUNCH_PARAMETERS, *CACHE_HINTS} - named
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            node.keywords = [
-                k
-                for k in node.keywords
-                if k.arg not in unseen or not isinstance(k.value, ast.Constant)
-            ]
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        unseen: set[str] = set()
+        if isinstance(call.func, ast.Subscript):
+            unseen = {*LAUNCH_PARAMETERS} - named
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("load", "store"):
+            unseen = {*CACHE_HINTS} - named
+        call.keywords = [
+            k for k in call.keywords if k.arg not in unseen or not isinstance(k.value, ast.Constant)
+        ]
     return _digest(tree)
 
 

@@ -57,13 +57,12 @@ class FirstKernels:
         where none is correct, and what asking raises."""
         folder, problem = self.trace.round(0) / "compiled", self.question.problem.name
         compiled, reasons = compiled_kernels(folder, self.executor, problem, self.stop)
-        different = {source_fingerprint(kernel.source): kernel for kernel in reversed(compiled)}
-        found = [
-            self._judged(number, kernel)
-            for number, kernel in enumerate(k for k in compiled if k in different.values())
-        ]
-        for kernel in found:
-            verdict, what = kernel.judgement.verdict, kernel.proposal.description
+        different: dict[str | None, Proposal] = {}
+        for kernel in compiled:
+            different.setdefault(source_fingerprint(kernel.source), kernel)
+        found = [self._judged(number, kernel) for number, kernel in enumerate(different.values())]
+        for judged in found:
+            verdict, what = judged.judgement.verdict, judged.proposal.description
             if not verdict.correct:
                 reasons.append(f"{what}: {verdict.outcome.value}: {verdict.reason}")
         if self.proposer.reads_prompts:

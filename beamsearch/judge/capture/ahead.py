@@ -104,9 +104,7 @@ class Captured:
 
     def tell(self, log: Log) -> None:
         """Add what was seen to a verdict's log. Raises the rejection."""
-        log.checks += self.log.checks
-        log.not_checked += self.log.not_checked
-        log.output += self.log.output
+        log.add(self.log)
         log.code_fingerprint = self.log.code_fingerprint
         log.launched = self.log.launched
         if self.rejection is not None:
