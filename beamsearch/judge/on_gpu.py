@@ -113,7 +113,7 @@ class MeasuringJudge:
         source = source_of(subject)
         log = Log()
         try:
-            captured, path = self._captured(source, log)
+            captured, path = self._captures.captured(source, self._scratch, log)
             unseen(seen, log)
             with self._holding("judging"):
                 form = self._form(source, captured.forms)
@@ -180,7 +180,7 @@ class MeasuringJudge:
         failed: dict[str, str] = {}
         for name, source in sources.items():
             try:
-                forms[name] = self._captured(source, Log())[0].forms
+                forms[name] = self._captures.captured(source, self._scratch, Log())[0].forms
             except Rejected as rejection:
                 failed[name] = rejection.reason
         with self._holding("comparing"):
@@ -203,8 +203,8 @@ class MeasuringJudge:
             for name in [name for name in chosen if name in times]:
                 # The kernels' own Python is called too: one that is wrong there has no time.
                 try:
-                    told = {"host_us": self._call_python(sources[name], chosen[name], Log())}
-                    times[name] = times[name].with_values(**told)
+                    host_us = self._call_python(sources[name], chosen[name], Log())
+                    times[name] = times[name].with_values(host_us=host_us)
                 except Rejected as rejection:
                     failed[name] = rejection.reason
                     del times[name]
@@ -220,7 +220,7 @@ class MeasuringJudge:
         if key in self._profiles:
             return self._profiles[key]
         try:
-            captured, path = self._captured(source, Log())
+            captured, path = self._captures.captured(source, self._scratch, Log())
             if key not in self._chosen:
                 with self._lane.held(work="profiling"):
                     self._form(source, captured.forms)
@@ -256,14 +256,6 @@ class MeasuringJudge:
                 if self._runner is not None:
                     self._runner.end()
                 self._true.close()
-
-    def _captured(self, source: str, log: Log) -> tuple[Captured, str]:
-        """A source's plans, and the path of its file. Raises Rejected."""
-        check_entry(source, log)
-        path = write_source(self._scratch, source)
-        captured = self._captures.result(path, source_key(source))
-        captured.tell(log)
-        return captured, path
 
     @contextmanager
     def _holding(self, work: Work) -> Iterator[None]:

@@ -18,7 +18,6 @@ from beamsearch.judge.rejection import (
     NOT_IN_A_RUN,
     Log,
     Rejected,
-    check_entry,
     guarded,
     load,
     parsed,
@@ -26,7 +25,7 @@ from beamsearch.judge.rejection import (
 )
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
-from beamsearch.judge.sources import source_key, source_of, write_source
+from beamsearch.judge.sources import source_key, source_of
 from beamsearch.judge.verification.decide import Decision
 from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.robustness import (
@@ -172,12 +171,9 @@ class ModellingJudge:
 
     def _captured(self, source: str, log: Log, seen: Mapping[str, str]) -> tuple[Captured, str]:
         """A kernel's plans, and the file that it was imported from. Raises Rejected."""
-        check_entry(source, log)
-        path = write_source(self._scratch, source)
-        captured = self._captures.result(path, source_key(source))
-        captured.tell(log)
+        found = self._captures.captured(source, self._scratch, log)
         unseen(seen, log)
-        return captured, path
+        return found
 
     def _interpret(self, path: str, captured: Captured, log: Log, thorough: bool) -> AccessTrace:
         """Every check in the interpreter, and the accesses at the true shapes. Raises Rejected."""

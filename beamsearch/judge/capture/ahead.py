@@ -145,6 +145,14 @@ class Captures:
                 check_entry(source, Log())
                 self.begin(write_source(scratch, source), source_key(source))
 
+    def captured(self, source: str, scratch: Path, log: Log) -> tuple[Captured, str]:
+        """A kernel's plans, and the path of its file. Raises Rejected."""
+        check_entry(source, log)
+        path = write_source(scratch, source)
+        captured = self.result(path, source_key(source))
+        captured.tell(log)
+        return captured, path
+
     def begin(self, path: str, key: str) -> Future[Captured]:
         """Start on a source file, or find it begun."""
         with self._lock:
