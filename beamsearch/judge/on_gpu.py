@@ -25,7 +25,7 @@ from beamsearch.judge.rejection import (
     guarded,
     unseen,
 )
-from beamsearch.judge.runner.client import Replay, RunnerProcess
+from beamsearch.judge.runner.client import Replay, RunnerProcess, Runners
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, source_of, write_source
@@ -100,7 +100,9 @@ class MeasuringJudge:
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
-        self._runner: RunnerProcess | None = None
+        self._runners = Runners(device, self._visit.l2_bytes, scratch)
+        self._candidates: RunnerProcess | None = None
+        self._baselines: RunnerProcess | None = None
         self._chosen: dict[str, Form] = {}
         """Source -> the form that was judged; as the keys of the next two."""
         self._host_us: dict[str, float] = {}
@@ -163,9 +165,12 @@ class MeasuringJudge:
             else:
                 failed[name] = f"compiles to the same code as {codes[code]}"
         failed |= more
-        with self._holding("tuning"), self._visit.timed_inputs(self._true_sets()) as timed:
+        with self._holding("tuning"):
+            true = self._true_sets()
             try:
-                sweep = Sweeper(forms, timed, self._loaded, self._true.mend).run()
+                with self._visit.timed_inputs(true) as timed:
+                    compared = next((one for one in true if one.shared and one is not timed), timed)
+                    sweep = Sweeper(forms, compared, timed, self._loaded, self._true.mend).run()
             except torch.OutOfMemoryError as error:
                 reason = f"leaves no GPU memory to check results with: {error}".splitlines()[0]
                 return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
@@ -192,7 +197,8 @@ class MeasuringJudge:
                         except Rejected as rejection:
                             failed[name] = rejection.reason
                     left = [subject for subject in subjects if subject.name not in failed]
-                    comparer = Comparer(self._visit, timed, self._open_runner)
+                    opened = self._runners.opened, self._baseline_runner
+                    comparer = Comparer(self._visit, timed, *opened)
                     found = comparer.run(left, chosen)
             except torch.OutOfMemoryError as error:
                 raise ProblemError(
@@ -251,10 +257,12 @@ class MeasuringJudge:
         """
         self._profilers.close()
         self._captures.close()
+        self._runners.close()
         with self._lane.held(CLOSE_S) as held:
             if held:
-                if self._runner is not None:
-                    self._runner.end()
+                for runner in (self._candidates, self._baselines):
+                    if runner is not None:
+                        runner.end()
                 self._true.close()
 
     @contextmanager
@@ -267,17 +275,18 @@ class MeasuringJudge:
             finally:
                 self._true.mend()
 
-    def _open_runner(self, name: str, env: Mapping[str, str]) -> RunnerProcess:
-        log = self._scratch / f"runner-{name}.log"
-        return RunnerProcess(self._device, self._visit.l2_bytes, log, dict(env))
+    def _baseline_runner(self) -> RunnerProcess:
+        if self._baselines is None or not self._baselines.alive:
+            self._baselines = self._runners.opened()
+        return self._baselines
 
     @contextmanager
     def _loaded(self, name: str, form: Form) -> Iterator[Replay]:
         """A form in the runner, which is started anew where a fault took it. Needs the lane. Raises
         Rejected."""
-        if self._runner is None or not self._runner.alive:
-            self._runner = self._open_runner("candidates", {})
-        runner = self._runner
+        if self._candidates is None or not self._candidates.alive:
+            self._candidates = self._runners.opened()
+        runner = self._candidates
         try:
             given = (name, form.plan, form.compiled, FIRST_CALL_S)
             guarded(Stage.COMPILE, "loading", runner.load, *given)

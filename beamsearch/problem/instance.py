@@ -73,7 +73,9 @@ def instantiate(
     dtype: torch.dtype = getattr(torch, problem.dtype)
     try:
         with _GENERATOR, _defaults(device, dtype):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # `torch.manual_seed` seeds what is not here
+            if torch.device(device).type == "cuda":
+                torch.cuda.manual_seed(seed)
             init = tuple(module.get_init_inputs())
             model = module.Model(*init).to(device=device, dtype=dtype)
             if distribution != "own":

@@ -12,6 +12,7 @@ from typing import get_args
 
 from beamsearch.errors import ProblemError
 from beamsearch.paths import data_folder
+from beamsearch.problem.sizes import sizes_of
 from beamsearch.settings import Precision
 from kernel_profiling.syntax import parse
 
@@ -29,7 +30,8 @@ class Problem:
     dtype: str
     """Torch's name of the floating-point type of inputs and parameters."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Module-level integers replaced by these, for a shrunk problem."""
+    """Whole numbers of its source replaced by these, by the names that `sizes_of` gives them, for a
+    shrunk problem."""
     precision: Precision = "reference"
     """How imprecise products of float32 may be, the reference's own too."""
 
@@ -111,9 +113,11 @@ def load_module(problem: Problem) -> ModuleType:
         tree = parse(problem.source, filename=str(problem.path))
     except SyntaxError as error:
         raise ProblemError(f"{problem.path} does not parse: {error}") from error
-    for name, node in assignments(tree):
-        if name in problem.sizes:
-            node.value = ast.copy_location(ast.Constant(problem.sizes[name]), node.value)
+    if problem.sizes:
+        for size in sizes_of(tree):
+            if size.name in problem.sizes:
+                size.replace(ast.Constant(problem.sizes[size.name]))
+        ast.fix_missing_locations(tree)
     module = ModuleType(f"problem_{problem.name}")
     module.__file__ = str(problem.path)
     try:
@@ -123,9 +127,3 @@ def load_module(problem: Problem) -> ModuleType:
             f"{problem.path} fails to load: {type(error).__name__}: {error}"
         ) from error
     return module
-
-
-def assignments(tree: ast.Module) -> list[tuple[str, ast.Assign]]:
-    """Every `name = value` of a module."""
-    nodes = (node for node in tree.body if isinstance(node, ast.Assign) and len(node.targets) == 1)
-    return [(n.targets[0].id, n) for n in nodes if isinstance(n.targets[0], ast.Name)]

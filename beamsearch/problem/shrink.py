@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from itertools import combinations
 
 from beamsearch.errors import ProblemError
 from beamsearch.problem.instance import instantiate
-from beamsearch.problem.problem import Problem, assignments, load_module
+from beamsearch.problem.problem import Problem, load_module
+from beamsearch.problem.sizes import sizes_of
 from kernel_profiling.syntax import parse
 
 SMOKE_ELEMENTS = 6_000
@@ -15,39 +17,43 @@ SMOKE_ELEMENTS = 6_000
 program with a few dozen loads, and a kernel may use a program for each row of the output: at this
 size that is some dozens of programs, and the interpreter answers in about a second."""
 
+LAST = 1000
+"""Rank of what is tried once nothing else is left: no size is halved so often."""
+
 
 @functools.lru_cache(maxsize=64)
 def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
-    """The same problem at small sizes: module-level integers halved in turn down to the budget.
+    """The same problem at small sizes: its whole numbers halved in turn down to the budget.
 
     All sizes shrink alike, the smallest first, so that batches end near 1 while rows and images
     stay long enough to have an inside and an edge. A size is halved only where the reference still
-    runs and gets smaller, so that kernel sizes, strides and groups stay as they are. What was
-    halved is made odd where it can be, to exercise masks and remainders. Raises ProblemError where
-    the problem has no sizes that reach the budget.
+    runs and gets smaller, so that kernel sizes, strides and groups stay as they are; two together
+    where none can be by itself. What was halved is made odd where it can be, to exercise masks and
+    remainders. Raises ProblemError where the problem has no sizes that reach the budget.
     """
     original = integer_sizes(problem)
     sizes = dict(original)
-    halvings = {name: 0 for name, value in sizes.items() if value > 4}
+    long = [name for name, value in sizes.items() if value > 4]
+    halvings = {(name,): 0 for name in long} | dict.fromkeys(combinations(long, 2), LAST)
     elements = count_elements(replace(problem, sizes=sizes))
     if elements is None:
         raise ProblemError(f"{problem.name}: the reference does not run at its own shapes")
     while elements > budget:
         if not halvings:
             raise ProblemError(
-                f"{problem.name}: no module-level sizes left to reduce; it cannot be checked on "
-                "small shapes. Give its shapes as module-level integers."
+                f"{problem.name}: it has {elements} elements at the least sizes its reference "
+                f"takes, where {budget} can be checked without a GPU. Give each of its sizes a "
+                "name of its own at the module's level, from which everything else follows."
             )
-        name = min(halvings, key=lambda key: (halvings[key], sizes[key]))
-        trial = {**sizes, name: sizes[name] // 2}
-        smaller = count_elements(replace(problem, sizes=trial))
-        if smaller is None or smaller >= elements or trial[name] < 1:
-            del halvings[name]
+        names = min(halvings, key=lambda key: (halvings[key], *(sizes[name] for name in key)))
+        trial = sizes | {name: sizes[name] // 2 for name in names}
+        is_whole = all(trial[name] for name in names)
+        smaller = count_elements(replace(problem, sizes=trial)) if is_whole else None
+        if smaller is None or smaller >= elements:
+            del halvings[names]
             continue
         sizes, elements = trial, smaller
-        halvings[name] += 1
-        if sizes[name] < 2:
-            del halvings[name]
+        halvings[names] += 1
     for name, value in sizes.items():
         trial = {**sizes, name: value - 1}
         if value != original[name] and value > 4 and value % 2 == 0:
@@ -58,9 +64,9 @@ def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
 
 
 def integer_sizes(problem: Problem) -> dict[str, int]:
-    """Module-level integers by name, in order."""
+    """The whole numbers of a problem's source that may be sizes, by name, in order."""
     module = load_module(problem)
-    values = {name: getattr(module, name) for name, _ in assignments(parse(problem.source))}
+    values = {size.name: size.read(module) for size in sizes_of(parse(problem.source))}
     return {name: value for name, value in values.items() if type(value) is int}
 
 

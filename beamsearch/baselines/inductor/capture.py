@@ -17,8 +17,8 @@ from typing import Any
 
 from beamsearch.baselines.process import answer_of
 from beamsearch.errors import BeamsearchError
+from beamsearch.judge.runner.client import baseline_caches
 from beamsearch.judge.runner.reference import problem_message, read_problem_message
-from beamsearch.judge.timing.measure import baseline_caches
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.precision import set_products
 from beamsearch.problem.problem import Problem

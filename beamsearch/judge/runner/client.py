@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -28,17 +29,18 @@ OPEN_S = 120.0
 
 
 class RunnerProcess:
-    """A runner's process with a CUDA context. Needs the lane. Raises BeamsearchError where there
-    can be none."""
+    """A runner's process: it begins to import what it needs, and needs no lane for that."""
 
-    def __init__(
-        self, device: int, l2_bytes: int, log: Path, env: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, log: Path) -> None:
         ours, theirs = socket.socketpair()
         arguments = ["-m", "beamsearch.judge.runner.process", str(theirs.fileno())]
-        self._process = start_python(arguments, [theirs], log, env)
+        self._process = start_python(arguments, [theirs], log, baseline_caches())
+        self._log = log
         self._conversation = Conversation(ours, self._how_it_died)
         self.alive = True
+
+    def open(self, device: int, l2_bytes: int) -> None:
+        """Take the GPU. Needs the lane. Raises BeamsearchError where it gives no context."""
         try:
             self.ask("open", OPEN_S, device=device)
             self.ask("begin", OPEN_S, l2_bytes=l2_bytes)
@@ -46,7 +48,7 @@ class RunnerProcess:
             self.end()
             raise BeamsearchError(
                 f"the GPU gives no context to the runner's process: {error}; see `nvidia-smi` for "
-                f"what else uses it, and {log}"
+                f"what else uses it, and {self._log}"
             ) from error
 
     def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
@@ -92,6 +94,39 @@ class RunnerProcess:
         return f"the process that ran it ended: {gone}"
 
 
+class Runners:
+    """Runners of one GPU, each opened where it is wanted; the next one is always started already.
+    Not thread-safe: whoever has the lane opens one."""
+
+    def __init__(self, device: int, l2_bytes: int, scratch: Path) -> None:
+        self._gpu = {"device": device, "l2_bytes": l2_bytes}
+        self._scratch = scratch
+        self._numbers = itertools.count(1)
+        self._next: RunnerProcess | None = self._started()
+
+    def _started(self) -> RunnerProcess:
+        return RunnerProcess(self._scratch / f"runner-{next(self._numbers)}.log")
+
+    def opened(self) -> RunnerProcess:
+        """A new one, with a CUDA context. Needs the lane. Raises BeamsearchError."""
+        runner, self._next = self._next or self._started(), None
+        runner.open(**self._gpu)
+        self._next = self._started()
+        return runner
+
+    def close(self) -> None:
+        """End the one that nobody has opened."""
+        if self._next is not None:
+            self._next.end()
+
+
+def baseline_caches() -> dict[str, str]:
+    """Where torch.compile keeps what it tuned, so that a machine pays for it once."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beamsearch"
+    folders = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+    return {name: str(root / folder) for name, folder in folders.items()}
+
+
 @dataclass(eq=False)
 class Replay:
     """A plan, or a reference, in a runner, called as a candidate's process is: what verification
@@ -119,6 +154,11 @@ class Replay:
             del arguments["then"]  # the runner's results are never a kernel's own memory
             arguments["fresh"] = self.fresh
         return self.runner.ask(op, timeout_s, **arguments)
+
+    def unbind(self) -> None:
+        """Forget the call that is bound, and its memory."""
+        self.runner.drop(self._bound)
+        self._bound = ""
 
     def empty(self, count: int) -> list[float]:
         """Milliseconds of timed calls of nothing, by the wall clock. Raises as `ask`."""

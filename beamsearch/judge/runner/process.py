@@ -36,6 +36,7 @@ _END_S = 5.0
 """Seconds in which a process whose judge is gone ends by itself."""
 
 Program = PlanProgram | ReferenceProgram
+Maker = Callable[[CallArguments], Callable[[], Any]]
 
 
 def serve(link: socket.socket) -> None:
@@ -69,7 +70,8 @@ class Runner(MappingWorker):
     def __init__(self) -> None:
         super().__init__()
         self._plans: dict[str, tuple[Plan, list[Function]]] = {}
-        self._references: dict[str, Callable[[CallArguments], Callable[[], Any]]] = {}
+        self._references: dict[str, tuple[str | None, Maker]] = {}
+        """By name: the mode of torch.compile, and what binds it."""
         self._calls: dict[str, _Call] = {}
         self._last: tuple[Program, list[torch.Tensor]] | None = None
 
@@ -109,10 +111,12 @@ class Runner(MappingWorker):
         return {}
 
     def do_reference(self, name: str, problem: dict[str, Any], mode: str | None) -> Answer:
-        """Have the problem's reference under a name; `mode` is torch.compile's."""
+        """Have the problem's reference under a name; `mode` is torch.compile's. One that is there
+        is kept with what it compiled: a runner knows one problem."""
         torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
-        self.do_drop(name)
-        self._references[name] = reference_maker(problem, self.device, mode)
+        if self._references.get(name, ("", None))[0] != mode:
+            self.do_drop(name)
+            self._references[name] = mode, reference_maker(problem, self.device, mode)
         return {}
 
     def do_bind(
@@ -126,7 +130,7 @@ class Runner(MappingWorker):
             program = PlanProgram(*self._plans[plan], given, self.device)
         elif plan in self._references and arguments is not None:
             decoded = decode_arguments(arguments, given, self.device)
-            program = ReferenceProgram(self._references[plan](decoded))
+            program = ReferenceProgram(self._references[plan][1](decoded))
         else:
             raise KeyError(f"no plan or reference {plan}")
         self._calls[call] = _Call(plan, program)

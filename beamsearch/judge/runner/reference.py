@@ -31,7 +31,8 @@ def read_problem_message(message: Mapping[str, Any]) -> Problem:
 def reference_maker(
     message: Mapping[str, Any], device: str, mode: str | None
 ) -> Callable[[CallArguments], Callable[[], Any]]:
-    """What binds the reference to arguments: their tensors as inputs, their state as weights.
+    """What binds the reference to arguments: their tensors as inputs, their state as weights. The
+    model is made once, so that what `torch.compile` made of it serves every later call.
 
     Its products are by the problem's rule of precision from then on, in the whole process.
     """
@@ -40,15 +41,19 @@ def reference_maker(
     problem = read_problem_message(message)
     module = load_module(problem)
 
+    made: list[Any] = []
+
     def make(arguments: CallArguments) -> Callable[[], Any]:
-        with torch.device(device):
-            model = module.Model(*arguments.init)
-        model = model.requires_grad_(False)
+        if not made:
+            with torch.device(device):
+                model = module.Model(*arguments.init)
+            model = model.requires_grad_(False)
+            made[:] = model, model if mode is None else torch.compile(model, mode=mode)
+        model, call = made
         own = dict(model.named_parameters()) | dict(model.named_buffers())
         for name, tensor in own.items():
             tensor.data = arguments.state[name]
         set_products(problem.precision)  # last, since the problem's file may set what it likes
-        call: Any = model if mode is None else torch.compile(model, mode=mode)
         inputs = [arguments.values[name] for name in arguments.forward]
         return lambda: call(*inputs)
 

@@ -1,13 +1,11 @@
 """Measurements of one visit to a GPU: of a candidate alone, and of several subjects in turn."""
 
-import os
 import statistics
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import torch
 
@@ -29,7 +27,7 @@ from beamsearch.judge.timing.timing import (
     undisturbed,
 )
 from beamsearch.judge.verification.inputs import InputSet
-from beamsearch.judge.verification.stages import Loader
+from beamsearch.judge.verification.stages import Loader, bind, run_sets
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem
 from beamsearch.records.job import Comparison, Subject, Sweep
@@ -50,7 +48,7 @@ TUNING_S = 300.0
 ROUNDS = 10
 """Turns of each subject: a drift of the clocks then meets all alike. Half of them where a call
 takes above 30 ms."""
-TURN_MS = 10.0
+TURN_MS = 5.0
 """Kernel time of one turn."""
 
 SWEPT_CALLS = 4
@@ -58,8 +56,8 @@ SWEPT_CALLS = 4
 and forms differ by tens."""
 LATER_CALLS = 12
 """Of those that are left, in each of two turns."""
-CHECKED_SHARE = 0.1
-"""Part of them whose results are compared, at random."""
+UNTIMED_CALLS = 2
+"""Before them; the first makes the graph."""
 GO_ON = 4
 """One in four goes on, and at least two."""
 
@@ -169,18 +167,20 @@ class Timing:
 
 
 class Comparer:
-    """One comparison, A B C, A B C, …; needs the lane. Baselines have a runner of their own, in
-    which there is never a candidate's code."""
+    """One comparison, A B C, A B C, …; needs the lane. Kernels have a new runner; baselines have
+    one of their own, in which there is never a candidate's code and which keeps what it compiled.
+    """
 
     def __init__(
         self,
         visit: Visit,
         timed: InputSet,
-        open_runner: Callable[[str, Mapping[str, str]], RunnerProcess],
+        kernels: Callable[[], RunnerProcess],
+        baselines: Callable[[], RunnerProcess],
     ) -> None:
         self._visit = visit
         self._timed = timed
-        self._open = open_runner
+        self._open = {False: kernels, True: baselines}
         self._runners: dict[bool, RunnerProcess] = {}
         self._rounds = ROUNDS
         self._timings: dict[str, Timing] = {}
@@ -196,8 +196,10 @@ class Comparer:
                 self._rounds = ROUNDS // 2
             undisturbed(self._take_turns)
         finally:
-            for runner in self._runners.values():
-                runner.end()
+            if False in self._runners:
+                self._runners[False].end()
+            for timing in self._timings.values():
+                timing.replay.unbind()
         measurements, turns = {}, {}
         for name, timing in self._timings.items():
             samples, replay = [sample for turn in timing.turns for sample in turn], timing.replay
@@ -228,8 +230,7 @@ class Comparer:
         """Load, bind, check twice, and estimate. Raises Rejected."""
         name, is_baseline = subject.name, subject.kind != "kernel"
         if is_baseline not in self._runners:
-            opened = ("baselines", baseline_caches()) if is_baseline else ("comparison", {})
-            self._runners[is_baseline] = self._open(*opened)
+            self._runners[is_baseline] = self._open[is_baseline]()
         runner = self._runners[is_baseline]
         timing = self._timings[name] = Timing(Replay(runner, name))
         if subject.kind == "kernel":
@@ -271,18 +272,20 @@ class Sweeper:
     """Forms of one kernel, which is the kernel with other constants, timed against each other by
     successive halving: few calls of many at first. Needs the lane.
 
-    Results are compared all the same, since a block size may be part of what a kernel computes. No
-    verdict comes of this: what is fast is judged afterwards.
+    Results are compared all the same, since a block size may be part of what a kernel computes: all
+    forms' on one input set. No verdict comes of this: what is fast is judged afterwards.
     """
 
     def __init__(
         self,
         forms: Mapping[str, Form],
+        compared: InputSet,
         timed: InputSet,
         load: Loader,
         mend: Callable[[], None],
     ) -> None:
         self._forms = forms
+        self._compared = compared
         self._timed = timed
         self._load = load
         self._mend = mend
@@ -319,15 +322,12 @@ class Sweeper:
             self._mend()
 
     def _turn(self, name: str, calls: int) -> float:
-        """Median time of some calls in milliseconds, results checked. Raises Rejected."""
+        """Median time of some calls in milliseconds, of a form that is right. Raises Rejected."""
+        assert self._timed.shared is not None
+        if self._compared is self._timed:
+            self._timed.expect()
         with self._load(name, self._forms[name]) as replay:
-            prepare(replay, self._timed)
-            samples = time_calls(replay, self._timed, calls, CHECKED_SHARE)
+            run_sets(replay, [self._compared], Stage.TIMING, Log(), GPU_CALL_S)
+            bind(replay, NAME, self._timed.shared, GPU_CALL_S)
+            samples = time_calls(replay, self._timed, UNTIMED_CALLS + calls)[UNTIMED_CALLS:]
         return statistics.median(sample.ms for sample in samples)
-
-
-def baseline_caches() -> dict[str, str]:
-    """Where torch.compile keeps what it tuned, so that a machine pays for it once."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beamsearch"
-    folders = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-    return {name: str(root / folder) for name, folder in folders.items()}

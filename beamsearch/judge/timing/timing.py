@@ -19,8 +19,9 @@ from beamsearch.records.verdict import Outcome, Stage
 
 _T = TypeVar("_T")
 
-TARGET_MS = 100.0
-"""Kernel time a candidate is given: enough calls for a median that repeats within a percent."""
+TARGET_MS = 25.0
+"""Kernel time a candidate is given: enough calls for a median that repeats within a percent. The
+new values before each call take longer than the call."""
 FIRST_CALLS = 3
 """Calls by which the number of others is chosen; the first makes the graph."""
 MISSED = 1e-3

@@ -22,7 +22,7 @@ class Scripted(Sweeper):
         def mend() -> None:
             self.mended += 1
 
-        super().__init__(dict.fromkeys(times), None, lambda: None, mend)  # type: ignore[arg-type]
+        super().__init__(dict.fromkeys(times), None, None, lambda: None, mend)  # type: ignore[arg-type]
 
     def _turn(self, name: str, calls: int) -> float:
         self.turns.append(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.inputs import InputSet, InputSets
@@ -373,3 +374,35 @@ def test_ties_are_not_broken_by_a_rounding(tmp_path: Path) -> None:
     (x,) = inputs.instance.inputs
     assert inputs.compare(0, x.floor()).passed
     assert not inputs.compare(0, x.ceil() - 1).passed
+
+
+def test_tf32_may_err_more_in_some_elements_than_in_others(tmp_path: Path) -> None:
+    """A channel that is 80 times as steep as the 31 others shares their normalisation."""
+    module = (
+        "self.conv = torch.nn.Conv2d(8, 32, 3)\n"
+        "        self.steep = torch.nn.Parameter(torch.tensor([8.0] + [0.1] * 31).view(32, 1, 1))"
+    )
+    body = "F.group_norm(torch.sigmoid(self.conv(x) * self.steep), 1)"
+    written = write_problem(tmp_path, problem({"x": "N, 8, S, S"}, body, module, N=8, S=66))
+    (inputs,) = InputSets(written, "cpu", SharedMemory("cpu"), seed=0).draw(1, ["normal"])
+    assert inputs.instance is not None and inputs.expected[0].scale.tf32
+    weight, bias, steep = (
+        tensor.detach()
+        for tensor in (
+            inputs.instance.model.conv.weight,
+            inputs.instance.model.conv.bias,
+            inputs.instance.model.steep,
+        )
+    )
+    (x,) = inputs.instance.inputs
+
+    def result(narrow: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        products = F.conv2d(narrow(x), narrow(weight), bias)
+        return F.group_norm(torch.sigmoid(products * steep), 1)
+
+    right = result(lambda tensor: (tensor.view(torch.int32) & ~0x1FFF).view(torch.float32))
+    difference = inputs.compare(0, right)
+    assert difference.passed and difference.excused > 100
+    right[5, 0, 20, 20] += 0.1
+    assert inputs.compare(0, right).wrong == 1
+    assert not inputs.compare(0, result(lambda tensor: tensor.bfloat16().float())).passed
