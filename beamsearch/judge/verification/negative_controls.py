@@ -57,8 +57,9 @@ than a fifth of the elements that rounding explains unexplained: of ten thousand
 GAIN = 0.5
 """Another pair is tried where the last one left at most half as many elements wrong. What is wrong
 for another reason than rounding stays wrong, and costs few runs of the reference."""
-FEW = 2e-3
-"""Share of the elements that may be a row or two which no pair has met yet: all pairs are tried."""
+FEW, FEWEST = 2e-3, 8
+"""Share of the elements that may be a row or two which no pair has met yet: all pairs are tried. So
+many are few in any output."""
 
 
 class CannotTell(Exception):
@@ -231,7 +232,7 @@ class Sway:
                         check_controls(expected, others[index])
                         self._proven.add((index, self._pairs))
                     return replace(difference, excused=plain.wrong)
-                few = 0 < difference.wrong <= FEW * difference.elements
+                few = 0 < difference.wrong <= max(FEWEST, FEW * difference.elements)
                 if difference.wrong > GAIN * left and not few:
                     break
                 left = difference.wrong

@@ -15,7 +15,7 @@ from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.negative_controls import CannotTell
 from beamsearch.judge.verification.tolerance import compare, lower_precision
-from beamsearch.problem.input_values import DISTRIBUTIONS
+from beamsearch.problem.input_values import DISTRIBUTIONS, Distribution
 from tests.judge.conftest import write_problem
 from tests.judge.orders import TOTALS, WRONG_TOTALS, Total, cut, in_blocks, merged, online
 
@@ -400,9 +400,46 @@ def test_tf32_may_err_more_in_some_elements_than_in_others(tmp_path: Path) -> No
         products = F.conv2d(narrow(x), narrow(weight), bias)
         return F.group_norm(torch.sigmoid(products * steep), 1)
 
-    right = result(lambda tensor: (tensor.view(torch.int32) & ~0x1FFF).view(torch.float32))
+    right = result(to_tf32)
     difference = inputs.compare(0, right)
     assert difference.passed and difference.excused > 100
     right[5, 0, 20, 20] += 0.1
     assert inputs.compare(0, right).wrong == 1
     assert not inputs.compare(0, result(lambda tensor: tensor.bfloat16().float())).passed
+
+
+def to_tf32(tensor: torch.Tensor) -> torch.Tensor:
+    """Without the bits that TF32 has not, as the hardware leaves them out."""
+    return (tensor.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
+STEEP_CALLS = {
+    "norm": ("N, 2, 3, 3", {"N": 3}, "F.batch_norm(torch.tanh({0}), None, None, training=True)"),
+    "pool": ("N, 5, 11, 11", {"N": 3}, "F.avg_pool2d(torch.tanh({0} - 0.5), 2)"),
+}
+CHANNELS = {"norm": 128, "pool": 7}
+
+
+@pytest.mark.parametrize(("name", "distribution"), [("norm", "own"), ("pool", "large")])
+def test_one_steep_element_of_few_may_move_far_in_tf32(
+    tmp_path: Path, name: str, distribution: Distribution
+) -> None:
+    """A hundredth of a small output is one element: all roundings are tried for it too."""
+    shape, sizes, call = STEEP_CALLS[name]
+    module = f"self.conv = torch.nn.Conv2d({shape.split(', ')[1]}, {CHANNELS[name]}, 3)"
+    source = problem({"x": shape}, call.format("self.conv(x)"), module, **sizes)
+    written = write_problem(tmp_path, source)
+    excused = 0
+    for seed in range(60):
+        drawn = InputSets(written, "cpu", SharedMemory("cpu"), seed=seed).draw(1, [distribution])
+        (inputs,) = drawn
+        assert inputs.instance is not None
+        (x,), conv = inputs.instance.inputs, inputs.instance.model.conv
+        products = F.conv2d(to_tf32(x), to_tf32(conv.weight), conv.bias)
+        result = eval(call.format("products"), {"F": F, "torch": torch, "products": products})
+        difference = inputs.compare(0, result)
+        assert difference.passed, (seed, difference)
+        excused += difference.excused
+        result.view(-1)[5] += 1.0
+        assert inputs.compare(0, result).wrong == 1
+    assert excused
