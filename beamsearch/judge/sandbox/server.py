@@ -37,9 +37,13 @@ PRELOADED = ("torch", "numpy")
 PRELOADED_NORMAL = (
     *("triton", "triton.language", _HARNESS),
     *("triton.compiler.code_generator", "triton.backends.nvidia.compiler"),
+    *("triton.tools.tensor_descriptor", "torch.fx.experimental.symbolic_shapes"),
     *("kernel_profiling.compiler.disassembly", _CAPTURE, "beamsearch.judge.capture.compiling"),
 )
-PRELOADED_INTERPRETER = ("triton", "triton.language", _HARNESS, "kernel_profiling.estimate.access")
+PRELOADED_INTERPRETER = (
+    *("triton", "triton.language", _HARNESS, "kernel_profiling.estimate.access"),
+    *("triton.compiler.code_generator", "numpy.ma"),
+)
 ROLES = {
     **dict.fromkeys(("interpreting", "calling"), _HARNESS),
     **dict.fromkeys(("capturing", "compiling"), _CAPTURE),
