@@ -33,12 +33,12 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 _HARNESS, _CAPTURE = "beamsearch.judge.sandbox.harness", "beamsearch.judge.capture.process"
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
-PRELOADED = ("torch", "numpy")
+PRELOADED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy")
 PRELOADED_NORMAL = (
     *("triton", "triton.language", _HARNESS),
     *("triton.compiler.code_generator", "triton.backends.nvidia.compiler"),
-    *("triton.tools.tensor_descriptor", "torch.fx.experimental.symbolic_shapes"),
-    *("kernel_profiling.compiler.disassembly", _CAPTURE, "beamsearch.judge.capture.compiling"),
+    *("triton.tools.tensor_descriptor", "kernel_profiling.compiler.disassembly"),
+    *(_CAPTURE, "beamsearch.judge.capture.compiling"),
 )
 PRELOADED_INTERPRETER = (
     *("triton", "triton.language", _HARNESS, "kernel_profiling.estimate.access"),
