@@ -100,7 +100,7 @@ class Settings(BaseModel):
     review: bool = False
     """Let the model look for errors before candidates are judged."""
     strict_nan: bool = False
-    """Refuse kernels that do not pass NaN on as the reference does; else it is only told."""
+    """Refuse kernels that do not pass NaN on as the reference does; else it is only reported."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """float32, float16, bfloat16 or float64. Default: the problem's own."""
     precision: Precision = "reference"

@@ -97,7 +97,7 @@ def yardsticks(record: RunRecord) -> list[str]:
 
 
 def absent(baselines: Baselines) -> dict[str, str]:
-    """Why baselines are absent; one reason for all is told once."""
+    """Why baselines are absent; one reason for all is shown once."""
     reasons = set(baselines.absent.values())
     if len(baselines.absent) > 1 and len(reasons) == 1:
         return {"baselines": reasons.pop()}

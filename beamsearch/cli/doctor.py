@@ -135,7 +135,7 @@ def _cuda_in_torch() -> Iterator[Line]:
     try:
         import torch
     except (ImportError, OSError):
-        return  # told already, among the packages
+        return  # listed already, among the packages
     if torch.version.cuda is None:
         yield Line(
             "fail",

@@ -104,7 +104,7 @@ def keep(scratch: Path, wanted: Path, source: str) -> Path:
         why = "this profile is the compiler's" if source == "compiler" else "none was left"
         raise UsageError(
             f"--keep-report: there is no Nsight Compute report, {why} "
-            "(`python -m beamsearch doctor` tells of ncu and its permission)"
+            "(`python -m beamsearch doctor` checks ncu and its permission)"
         )
     try:
         shutil.copyfile(reports[-1], wanted)

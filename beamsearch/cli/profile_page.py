@@ -1,4 +1,4 @@
-"""What is told of one kernel's profile: one screen, and the annotated source below it."""
+"""One kernel's profile as text: one screen, and the annotated source below it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDTH = 120
 
 @dataclass(frozen=True)
 class ProfilePage:
-    """What is told of one kernel."""
+    """What the page shows of one kernel."""
 
     problem: str
     kernel: Path
@@ -37,7 +37,7 @@ class ProfilePage:
     findings: list[Finding]
     annotated_source: str
     with_metrics: bool = False
-    """Whether the curated metrics of each launch are told too."""
+    """Whether the curated metrics of each launch are shown too."""
 
     def as_json(self) -> dict[str, Any]:
         """Every number of it."""

@@ -64,7 +64,7 @@ def time(
     from beamsearch.executor.opened import lane
 
     for path in kernels:
-        read_source(path)  # an unreadable file is told before anything is measured
+        read_source(path)  # an unreadable file ends it before anything is measured
     named: dict[str, Path | None] = {**named_kernels(kernels)}
     subject = next(iter(named))
     if found.input_kernel is not None and found.input_kernel.resolve() not in {

@@ -92,7 +92,7 @@ def as_json(judgement: Judgement) -> dict[str, Any]:
 
 
 def mark(check: Check) -> str:
-    """How a check went, in four letters; `note` for what is told and decides nothing."""
+    """How a check went, in four letters; `note` for what decides nothing."""
     if check.passed:
         return "ok  "
     return "note" if check.reported else "FAIL"

@@ -18,7 +18,7 @@ Wait = Literal["another process", "compilation", "verification", "profiler", "mo
 CPU cores, Nsight Compute's start and its report, whoever thinks. What is none of these is Python's
 own time: parsing, rewriting, prompts, the trace."""
 WAITS: tuple[Wait, ...] = get_args(Wait)
-"""Where several go on at once, the first is told: it is what will take the lane soonest."""
+"""Where several go on at once, the first counts: it will take the lane soonest."""
 PYTHON = "python"
 Result = TypeVar("Result")
 

@@ -193,12 +193,12 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
 
 
 def number_in(told: Any) -> float:
-    """A number as a candidate's process tells it: finite, and not below zero."""
+    """A number from a candidate's process: finite, and not below zero."""
     return float(told) if isinstance(told, int | float) and 0 <= told < float("inf") else 0.0
 
 
 def names_in(told: Any) -> list[str]:
-    """Names as a candidate's process tells them."""
+    """Names from a candidate's process."""
     return [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
 
 

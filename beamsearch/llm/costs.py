@@ -32,7 +32,7 @@ class Line(Metered):
     answered_by: str
     """As the endpoint reports it."""
     cost_usd: float | None
-    """None for a model without a price, or tokens that were not told."""
+    """None for a model without a price, or a reply without token counts."""
     prices_of: str
     """Date of the price list."""
 
@@ -83,7 +83,7 @@ class Point(Record):
     """None where a call so far has no cost."""
     best: str
     speedup: float | None
-    """Over the input kernel; None where it cannot be told."""
+    """Over the input kernel; None where it is not known."""
 
 
 class Paid(Record):
@@ -123,8 +123,8 @@ def ledger(calls: Iterable[Call], prices: Prices) -> list[Line]:
 
 
 def keep_prices(trace: Trace, file: str | None) -> None:
-    """Copy the user's own price list into the folder of a run that starts: the run is told by it
-    wherever it is moved. Raises UsageError where it cannot be read."""
+    """Copy the user's own price list into the folder of a run that starts: its cost is then the
+    same wherever it is moved. Raises UsageError where it cannot be read."""
     if trace.run_file.is_file():
         return
     trace.prices_file.unlink(missing_ok=True)

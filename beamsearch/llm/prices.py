@@ -35,7 +35,7 @@ class Prices(Record):
     models: dict[str, Price]
 
     def cost_usd(self, model: str | None, took: Metered) -> float | None:
-        """Dollars of one call; None for a model that is not listed or tokens that were not told."""
+        """Dollars of one call; None for a model that is not listed or unknown token counts."""
         price = self.models.get(model or "")
         if price is None or took.tokens_in is None or took.tokens_out is None:
             return None

@@ -25,7 +25,7 @@ Distribution = Literal[
     "not_a_number",
 ]
 NOT_A_NUMBER: Distribution = "not_a_number"
-"""Normal values with a few that are no numbers: what becomes of them is told, and decides only
+"""Normal values with a few that are no numbers: what becomes of them is reported, and decides only
 where that is asked for. Not one of `DISTRIBUTIONS`."""
 DISTRIBUTIONS: tuple[Distribution, ...] = tuple(
     name for name in get_args(Distribution) if name != NOT_A_NUMBER

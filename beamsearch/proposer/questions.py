@@ -76,7 +76,7 @@ class Idea(Record):
 
 
 class Earlier(Record):
-    """What earlier runs learned, where the run was told to learn from some."""
+    """What earlier runs learned, where this run learns from some."""
 
     lessons: list[str] = []
     """Each with its run's problem, GPU and speedup, what fits this run best first."""

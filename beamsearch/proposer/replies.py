@@ -25,7 +25,7 @@ ENTRY = re.compile(r"^\s*(def kernel_function|class ModelNew)\b", re.MULTILINE)
 MOST_VARIANTS = 8
 """Kernels taken from one reply, however many were asked for: each may cost a minute of a GPU."""
 ERRORS = 5
-"""Errors of an answer in JSON that are told: who mends these mends the others with them."""
+"""Errors of a JSON answer that are listed: who mends these mends the others with them."""
 ERROR_CHARACTERS = 600
 BRACES = 1_000
 """Places at which an object is looked for: nonsense that is nothing else would take minutes."""

@@ -10,7 +10,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
-"""The reference as PyTorch runs it, in the order in which it is told."""
+"""The reference as PyTorch runs it, in the order in which it is shown."""
 _CALLED: Mapping[str, str] = {"compile": "torch.compile", "max_autotune": "max-autotune"}
 
 

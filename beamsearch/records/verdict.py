@@ -68,7 +68,7 @@ class Check(Record):
     passed: bool
     message: str = ""
     reported: bool = False
-    """Told to people; failing it does not fail the candidate."""
+    """Shown only; failing it does not fail the candidate."""
 
 
 class Verdict(Record):

@@ -1,4 +1,4 @@
-"""A run's winner beside the baselines: the numbers that the run is told by."""
+"""A run's winner beside the baselines: the numbers that the run reports."""
 
 from __future__ import annotations
 

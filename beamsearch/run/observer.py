@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Told what a run does. Every method may be called from any thread, and returns at once."""
+    """Sees what a run does. Every method may be called from any thread, and returns at once."""
 
     def run_started(self, record: RunRecord, folder: Path) -> None:
         """The run is set up; its folder exists."""

@@ -154,7 +154,7 @@ def device_gpu(index: int = 0) -> Gpu:
 
 
 def estimate_gpu(properties: Any) -> Gpu:
-    """A part from what the driver tells (`torch.cuda.get_device_properties`), marked estimated.
+    """A part from what the driver reports (`torch.cuda.get_device_properties`), marked estimated.
 
     What the driver does not tell is scaled by SMs from the nearest known part of the same or an
     older compute capability.

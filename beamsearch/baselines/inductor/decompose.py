@@ -49,7 +49,7 @@ def decompositions() -> dict[Any, Any]:
 
 @dataclass(frozen=True)
 class Convolution:
-    """What `aten.convolution` is told beside its tensors, a value a dimension."""
+    """Arguments of `aten.convolution` beside its tensors, a value a dimension."""
 
     stride: Sequence[int]
     padding: Sequence[int]

@@ -49,7 +49,7 @@ COMPILE_BYTES = 16 << 30
 
 
 class Answer(Record):
-    """What a process told of one call: the candidate's word, so all of it is bounded."""
+    """What a process answered about one call: the candidate's word, so all of it is bounded."""
 
     plan: Plan
     configs: dict[str, list[str]] = Field(default={}, max_length=MOST_CONFIGS)

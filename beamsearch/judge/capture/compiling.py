@@ -51,7 +51,7 @@ OPTIONS = frozenset(
 """What a kernel may ask of the backend (Triton 3.6 to 3.9). The rest names files, programs or
 flags of theirs, or adds instruments."""
 MOST_SOURCE_BYTES = 4 << 20
-"""Of a file whose lines are told; a kernel's source is far below."""
+"""Of a source file whose lines are read; a kernel's is far smaller."""
 MOST_TENSOR_COLUMNS = 512
 """Tensor memory of a Blackwell SM, as Triton's own launch checks it."""
 
@@ -179,7 +179,7 @@ def _read(compiled: Any, kernel: Kernel, gpu: Gpu) -> MachineCode:
             f"{kernel.name} needs {metadata.tmem_size} columns of tensor memory, {gpu.name} has "
             f"{MOST_TENSOR_COLUMNS}; use smaller blocks or fewer stages"
         )
-    # A plan may name any file, so the one whose lines are told has to look like a source.
+    # A plan may name any file, so one whose lines are read has to look like a source.
     path = Path(kernel.source_file)
     known = path.suffix == ".py" and path.is_file() and path.stat().st_size <= MOST_SOURCE_BYTES
     try:
@@ -208,9 +208,9 @@ def _binary(compiled: Any, code: MachineCode) -> Binary:
 class Identity:
     """A plan in words that leave out what does nothing on the GPU.
 
-    Buffers are told in the order in which they are first met, and at the end each with its size and
-    what it holds at the start; the plan's own numbers, lines, names and order of allocation are
-    left out.
+    Buffers are numbered in the order in which they are first met, and stand at the end with their
+    sizes and first contents; the plan's own numbers, lines, names and order of allocation are left
+    out.
     """
 
     def __init__(self, plan: Plan) -> None:

@@ -1,8 +1,8 @@
 """A call that was recorded, as a plan.
 
-A call is told as it runs once the kernel has settled: what it allocated and filled in an earlier
-call is kept. What it computed in an earlier call, or while it was imported, belongs to each call:
-those steps stand before its own.
+A call is recorded as it runs once the kernel has settled: what an earlier call allocated and filled
+is kept. What was computed in an earlier call, or while the kernel was imported, belongs to each
+call: those steps stand before its own.
 """
 
 from __future__ import annotations

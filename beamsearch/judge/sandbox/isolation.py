@@ -3,8 +3,8 @@
 A child of the fork server isolates itself before it touches anything of the candidate's:
 namespaces of its own (Linux: network, IPC, mounts, processes), a file system that is read-only but
 for its own folders, limits, and a user that owns nothing. Each part may be refused by the system;
-then it is missing, and is told, but the candidate runs. Where CUDA runs there is no limit on the
-address space: CUDA reserves more than there is memory.
+then it is missing, which is reported, but the candidate runs. Where CUDA runs there is no limit on
+the address space: CUDA reserves more than there is memory.
 """
 
 from __future__ import annotations

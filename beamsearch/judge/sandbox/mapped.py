@@ -65,7 +65,7 @@ class MappingWorker(Worker):
 
     def _hand_over(self, results: Sequence[Any], outputs: Places, storages: Places) -> Answer:
         """Copy results into the judge's memory; what each of them was. One that is no plain tensor
-        is told by its type alone: it could do its work while it is copied."""
+        is described by its type alone: it could do its work while it is copied."""
         known = {storage.data_ptr() for storage in self._storages.values()}
         mapped = [self.storage(place) for place in storages]
         described: Places = []

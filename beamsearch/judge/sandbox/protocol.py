@@ -42,7 +42,7 @@ class Worker:
     """What came along with the request at hand."""
 
     def describe(self, error: BaseException) -> dict[str, Any]:
-        """An error as the judge is told of it."""
+        """An error as the judge receives it."""
         raise NotImplementedError
 
     def serve(self, link: socket.socket) -> None:
@@ -57,7 +57,7 @@ class Worker:
                 return
             try:
                 answer = verbs["do_" + request.pop("op")](**request)
-            except Exception as error:  # noqa: BLE001 - told to the judge, who decides
+            except Exception as error:  # noqa: BLE001 - sent to the judge, which decides
                 answer = {"error": describe(error)}
             send(link, answer)
 

@@ -169,7 +169,7 @@ def compare_values(handout: Handout) -> tuple[int, str | None]:
 
 
 def other_strides(told: dict[str, Any], expected: Expected) -> str:
-    """How an output's strides differ from the reference's, or nothing. Told, never rejected."""
+    """How an output's strides differ from the reference's, or nothing. Reported, never rejected."""
     stride, shape = told.get("stride"), expected.oracle.shape
     if not isinstance(stride, list) or len(stride) != len(expected.stride):
         return ""
@@ -180,7 +180,7 @@ def other_strides(told: dict[str, Any], expected: Expected) -> str:
 
 
 def place(handout: Handout) -> str:
-    """The input set as a reason tells it."""
+    """The input set as a reason names it."""
     return f"on {handout.of.label} inputs of {shapes(handout)}"
 
 

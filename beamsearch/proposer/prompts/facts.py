@@ -114,7 +114,7 @@ def profile_note(profile: Profile) -> str:
     if profile.source == "ncu":
         return ""
     note = (
-        f"Nothing was run: the profile is what the compiler tells for {profile.gpu}. Times and "
+        f"Nothing was run: the profile is what the compiler shows for {profile.gpu}. Times and "
         "traffic marked ~ are modelled, not measured."
     )
     if profile.torch_operations:

@@ -106,7 +106,7 @@ def verdict(candidate: Candidate, most: int = 600) -> str:
 
 
 def repair(question: RepairQuestion, keep_diff: float) -> dict[str, Any]:
-    """What a repair is told of the failure."""
+    """What a repair's prompt says about the failure."""
     word = question.failed.verdict
     failed = [check for check in word.checks if not check.passed and not check.reported]
     return {

@@ -25,7 +25,7 @@ def patched(owner: Any, members: Mapping[str, Any]) -> Iterator[None]:
 
 
 def target_device(gpu: Gpu) -> AbstractContextManager[None]:
-    """`torch.cuda` tells the target's properties and waits for nothing; nothing can be allocated.
+    """`torch.cuda` gives the target's properties and waits for nothing; nothing can be allocated.
 
     Kernels that size their grid by the number of SMs ask for these.
     """

@@ -49,7 +49,7 @@ and so perhaps a tensor's plane, begins."""
 def trace_call(call: Callable[[], object], gpu: Gpu) -> AccessTrace:
     """Run a bound call on `meta` tensors and interpret some programs of each launch.
 
-    What the interpreter cannot do, and an error in the call, are told in `failed`; never raises
+    What the interpreter cannot do, and an error in the call, are in `failed`; never raises
     for them. An autotuned launch is traced in its first few configurations.
     """
     import triton

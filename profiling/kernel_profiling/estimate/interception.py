@@ -1,4 +1,4 @@
-"""Triton's interpreter with nothing behind it: launches and memory accesses are told, not done."""
+"""Triton's interpreter with nothing behind it: launches and accesses are recorded, not done."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class _Launches:
 def intercepted_launches(
     tell: Callable[[InterpretedLaunch], None], target: TargetDriver
 ) -> Iterator[Storages]:
-    """Every launch is told instead of run; tensors get addresses, `meta` ones too."""
+    """Every launch is recorded instead of run; tensors get addresses, `meta` ones too."""
     from triton.runtime import driver, interpreter
     from triton.runtime.autotuner import Autotuner
 

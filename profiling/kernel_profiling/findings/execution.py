@@ -8,8 +8,8 @@ from kernel_profiling.findings.memory_use import occupancy_gain, spills_matter
 from kernel_profiling.profile import FindingKind, Launch
 
 BARRIER_SHARE = 0.1
-"""Share of the time at barriers from which they are told: a reduction at the end of a block costs a
-few percent, and has to."""
+"""Share of the time at barriers from which they are a finding: a reduction at the end of a block
+costs a few percent, and has to."""
 
 
 def integer_overhead(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
