@@ -2,17 +2,17 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-from tests import PYTHONPATH
+from tests import PYTHONPATH, commands
 from tests.server import completion
 from tests.thinker import think
 
 PROBLEM = Path(__file__).parent / "doubling"
 SMALL = ["--rounds", "1", "--workers", "2", "--variants", "1", "--seed", "3"]
 KEY = "sk-test-0a1b2c3d4e5f"
+HIDDEN = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 
 
 def command(*arguments):
@@ -20,22 +20,15 @@ def command(*arguments):
 
 
 def environment(**more):
-    hidden = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
-    clean = {name: value for name, value in os.environ.items() if name not in hidden}
+    clean = {name: value for name, value in os.environ.items() if name not in HIDDEN}
     # Modelled times are the same in every run, so that whole traces can be compared.
     return clean | {"PYTHONPATH": PYTHONPATH, "CUDA_VISIBLE_DEVICES": ""} | more
 
 
 def beamsearch(*arguments, code=0, cwd=None, **more):
     """A command that must end with `code`."""
-    done = subprocess.run(
-        command(*arguments),
-        env=environment(**more),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
+    done = commands.beamsearch(
+        *arguments, cwd=cwd, hidden=HIDDEN, **({"CUDA_VISIBLE_DEVICES": ""} | more)
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done

@@ -1,8 +1,6 @@
 """A whole run against a model that makes mistakes: repairs, reviews, and what they leave."""
 
-import os
 import subprocess
-import sys
 
 import pytest
 
@@ -10,23 +8,13 @@ from beamsearch.problem.problem import find_problem
 from beamsearch.records.call import Call
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Outcome
-from tests import PYTHONPATH
+from tests import ROOT
+from tests.commands import beamsearch
 from tests.server import Script, serving
 from tests.thinker import clumsy, think
 from tests.traces import differences
 
 pytestmark = pytest.mark.slow
-
-
-def beamsearch(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "beamsearch", *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": PYTHONPATH} | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
 
 
 def test_what_fails_is_repaired_with_its_own_error_and_a_stop_in_between_changes_nothing(tmp_path):
@@ -36,7 +24,9 @@ def test_what_fails_is_repaired_with_its_own_error_and_a_stop_in_between_changes
     script = Script(think=clumsy)
     with serving(script=script) as base_url:
         endpoint = {"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": base_url}
-        result = beamsearch("run", "43", *options, "--output", folder, **endpoint)
+        result = beamsearch(
+            "run", ROOT / "tests" / "scaling", *options, "--output", folder, **endpoint
+        )
         assert result.returncode == 0, result.stderr
 
         trace = Trace(folder)

@@ -16,8 +16,8 @@ from tests.traces import differences
 
 KILLS = int(os.environ.get("BEAMSEARCH_KILLS", "2"))
 """Moments to kill at; 20 for the full proof (about ten minutes)."""
-PROBLEM = ROOT / "tests" / "pooling"
-OPTIONS = "--rounds 2 --workers 2 --variants 2 --beam 2 --seed 7 --tune 2 --llm playbook"
+PROBLEM = ROOT / "tests" / "scaling"
+OPTIONS = "--rounds 2 --workers 2 --variants 1 --beam 2 --seed 7 --tune 2 --llm playbook"
 SETTINGS = OPTIONS.split()
 
 
@@ -115,4 +115,4 @@ def test_other_settings_in_the_same_folder_are_named(undisturbed):
     assert "seed: 7 there, 8 asked" in output
     code, output = finish(["run", "82", *SETTINGS, "--output", folder])
     assert code == 2
-    assert "pooling there" in output
+    assert "scaling there" in output

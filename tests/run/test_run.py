@@ -14,21 +14,12 @@ from beamsearch.records.round import BenchmarkResults
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import WORKER_FILES, Trace, read_record
 from kernel_profiling.profile import Profile
-from tests import PYTHONPATH
+from tests import ROOT
+from tests.commands import beamsearch
 from tests.server import serving
 
 pytestmark = pytest.mark.slow
-
-
-def beamsearch(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "beamsearch", *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": PYTHONPATH} | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+PROBLEM = ROOT / "tests" / "scaling"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +27,7 @@ def played(tmp_path_factory):
     """A run of the playbook on a real problem."""
     folder = tmp_path_factory.mktemp("played") / "run"
     options = ["--rounds", "2", "--workers", "3", "--variants", "2", "--llm", "playbook", "--json"]
-    result = beamsearch("run", "43", *options, "--output", folder)
+    result = beamsearch("run", PROBLEM, *options, "--output", folder)
     assert result.returncode == 0, result.stderr
     return folder, result
 
@@ -126,7 +117,7 @@ def test_the_winner_stands_alone(played):
         env={"CUDA_VISIBLE_DEVICES": "", "PATH": os.environ["PATH"]},
     )
     assert "needs an NVIDIA GPU" in result.stderr
-    verified = beamsearch("verify", "43", trace.best_kernel_file, "--json")
+    verified = beamsearch("verify", PROBLEM, trace.best_kernel_file, "--json")
     assert verified.returncode == 0
     assert json.loads(verified.stdout)["verdict"] == "correct"
 
@@ -136,7 +127,7 @@ def test_a_model_behind_http_runs_the_same_way(tmp_path):
     key = "sk-test-7f3a91"
     with serving() as base_url:
         result = beamsearch(
-            *["run", "43", "--rounds", 2, "--workers", 2, "--variants", 1, "--llm", "openai"],
+            *["run", PROBLEM, "--rounds", 2, "--workers", 2, "--variants", 1, "--llm", "openai"],
             *["--output", tmp_path / "run"],
             OPENAI_API_KEY=key,
             OPENAI_BASE_URL=base_url,
@@ -163,7 +154,7 @@ def test_a_model_behind_http_runs_the_same_way(tmp_path):
 def test_an_endpoint_that_refuses_ends_the_run_in_one_line_and_it_resumes(tmp_path):
     folder = tmp_path / "run"
     refused = beamsearch(
-        *["run", "43", "--rounds", 1, "--workers", 1, "--variants", 1, "--llm", "openai"],
+        *["run", PROBLEM, "--rounds", 1, "--workers", 1, "--variants", 1, "--llm", "openai"],
         *["--output", folder],
         OPENAI_API_KEY="sk-none",
         OPENAI_BASE_URL="http://127.0.0.1:9/v1",

@@ -5,7 +5,7 @@ import pytest
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Outcome
 from beamsearch.search import Plan
-from tests.run.test_asking import beamsearch
+from tests.commands import beamsearch
 from tests.server import Script, serving
 from tests.thinker import clumsy
 
