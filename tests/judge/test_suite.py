@@ -55,21 +55,18 @@ def all_as_expected(cases: list[Case], device: int | None) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["cheats", "wrong", "honest", "hostile"])
-def test_suite_without_a_gpu(kind: str) -> None:
-    all_as_expected([c for c in WITHOUT_GPU if c.kind == kind and is_quick(c)], None)
+def test_suite_without_a_gpu() -> None:
+    all_as_expected([case for case in WITHOUT_GPU if is_quick(case)], None)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("BEAMSEARCH_SUITE" not in os.environ, reason="BEAMSEARCH_SUITE=1 runs them all")
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", ["cheats", "wrong", "honest", "hostile"])
-def test_all_the_others_without_a_gpu(kind: str) -> None:
-    all_as_expected([c for c in WITHOUT_GPU if c.kind == kind and not is_quick(c)], None)
+def test_all_the_others_without_a_gpu() -> None:
+    all_as_expected([case for case in WITHOUT_GPU if not is_quick(case)], None)
 
 
 @pytest.mark.gpu
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["cheats", "wrong", "honest", "hostile"])
-def test_suite_on_a_gpu(kind: str) -> None:
-    all_as_expected([c for c in CASES if c.kind == kind], 0)
+@pytest.mark.timeout(1800)
+def test_suite_on_a_gpu() -> None:
+    all_as_expected(CASES, 0)
