@@ -177,6 +177,7 @@ class ForkServers:
             "output": str(folder / "output.txt"),
             "env": {
                 **dict.fromkeys(("TMPDIR", "TRITON_CACHE_DIR", "HOME"), str(folder)),
+                "USER": "candidate",  # torch asks, and its number has no name
                 # No candidate's Python has a GPU, but to be called as users will call it.
                 **({} if role == "calling" else {"CUDA_VISIBLE_DEVICES": ""}),
             },

@@ -81,9 +81,10 @@ def _serve(control: socket.socket, keep: frozenset[int] = frozenset()) -> None:
 
         prepare_interpreter()
     else:
-        from triton.runtime.cache import triton_key
+        from triton.runtime import cache
 
-        triton_key()  # reads all of Triton, a third of a second, and is kept from then on
+        # Reads all of Triton, a third of a second, to tell versions apart; no two share a folder.
+        cache.triton_key = lambda: ""
     # An orphan of a candidate comes to this process, so that it can be found and ended.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     gc.collect()
