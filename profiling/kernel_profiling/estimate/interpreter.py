@@ -11,14 +11,14 @@ import numpy as np
 def mend_interpreter() -> None:
     """Mend this process's interpreter; call after triton was imported, as often as you like.
 
-    Seven gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
+    Eight gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
     even (Triton 3.6 to 3.9). A loop bound given at run time is a one-element array, which recent
     numpy no longer turns into an index (3.6). `tl.dot` multiplies the bit patterns of bfloat16
     operands, because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9). It
     multiplies float32 in full where it is asked for TF32, which is the default (3.6 to 3.9). A mask
     that a scalar took part in holds integers, which loads and stores refuse (3.9). A loop counts
-    in Python's integers, which have no `to` (3.6 to 3.9). Operations on bfloat16 are
-    computed on the bit patterns (3.6 to 3.9).
+    in Python's integers, which have no `to` (3.6 to 3.9). Operations on bfloat16 are computed on
+    the bit patterns (3.6 to 3.9). There are no constants of bfloat16 (3.6).
     """
     import triton.language as tl
     from triton.runtime import interpreter
@@ -44,6 +44,10 @@ def mend_interpreter() -> None:
 
     interpreter._convert_float, interpreter._patch_lang_tensor = convert_float, patch_lang_tensor
     interpreter._patch_lang, interpreter.range = patch_lang, counting_range
+    if not hasattr(interpreter.InterpreterBuilder, "get_bf16"):
+        interpreter.InterpreterBuilder.get_bf16 = lambda self, value: self.create_fp_trunc(
+            self.get_fp32(value), tl.bfloat16
+        )
     _mend_memory_and_dot(interpreter)
     for name in ("binary_op", "unary_op", "ternary_op", "create_fma", "create_rsqrt", "create_erf"):
         _mend_operation(interpreter, name)
