@@ -27,7 +27,7 @@ from beamsearch.judge.timing.timing import (
     undisturbed,
 )
 from beamsearch.judge.verification.inputs import InputSet
-from beamsearch.judge.verification.stages import Loader, bind, run_sets
+from beamsearch.judge.verification.stages import Loader, bind, call_once
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem
 from beamsearch.records.job import Comparison, Subject, Sweep
@@ -326,8 +326,9 @@ class Sweeper:
         assert self._timed.shared is not None
         if self._compared is self._timed:
             self._timed.expect()
-        with self._load(name, self._forms[name]) as replay:
-            run_sets(replay, [self._compared], Stage.TIMING, Log(), GPU_CALL_S)
+        with self._load(name, self._forms[name]) as replay, self._compared.handout() as handout:
+            bind(replay, NAME, handout, GPU_CALL_S)
+            call_once(replay, handout, Stage.TIMING, GPU_CALL_S, NAME)
             bind(replay, NAME, self._timed.shared, GPU_CALL_S)
             samples = time_calls(replay, self._timed, UNTIMED_CALLS + calls)[UNTIMED_CALLS:]
         return statistics.median(sample.ms for sample in samples)
