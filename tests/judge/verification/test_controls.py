@@ -194,5 +194,6 @@ def test_sets_depend_on_the_seed_alone_and_differ_from_each_other(tmp_path: Path
     first, again, other = drawn(5, 8), drawn(5, 3), drawn(6, 3)
     assert len(first) == 8
     assert all(torch.equal(first[label], again[label]) for label in again)
-    assert not any(torch.equal(first[label], other[label]) for label in other)
+    both = first.keys() & other.keys()  # a set that proves nothing from one seed may from another
+    assert both and not any(torch.equal(first[label], other[label]) for label in both)
     assert derive_seed(2**128 - 1, problem, "own #1") >> 32  # more than a search would find
