@@ -238,3 +238,36 @@ def test_a_block_and_the_number_in_the_grid_change_together() -> None:
     assert "BLOCK=512" in text
     assert "1024" not in text
     assert run_all("82", [text]) == [""]
+
+
+ROWS = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double_rows(x_ptr, y_ptr, width, BLOCK: tl.constexpr):
+    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < width
+    x = tl.load(x_ptr + tl.program_id(0) * width + place, mask=inside)
+    tl.store(y_ptr + tl.program_id(0) * width + place, 2 * x, mask=inside)
+
+def kernel_function(x):
+    rows, width = x.shape
+    y = torch.empty_like(x)
+    grid = lambda META: (rows, triton.cdiv(width, META["BLOCK"]))
+    double_rows[grid](x, y, width, BLOCK=min(triton.next_power_of_2(width), 1024))
+    return y
+"""
+
+
+def test_only_blocks_that_differ_at_the_problems_shapes_are_tried() -> None:
+    def blocks(*shape: int) -> set[str]:
+        hints = Hints({"x": Shape(shape)}) if shape else Hints()
+        return {move for move, _ in launch.apply(ROWS, hints) if move.startswith("BLOCK")}
+
+    # A row of 62 has one block of 64, whatever the limit above that is
+    assert {move.split(",")[0] for move in blocks(8, 62)} == {"BLOCK 32", "BLOCK 16"}
+    every = {f"BLOCK {size}" for size in (2048, 512, 4096, 256)}
+    assert {move.split(",")[0] for move in blocks(8, 100_000)} == every
+    assert blocks() == blocks(8, 100_000)

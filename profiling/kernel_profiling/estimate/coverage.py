@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,17 @@ FEWEST = 8
 """With fewer nothing is said of the others."""
 WORK = 20_000
 """Interpreted operations that may go into them, about half a second."""
-GOLDEN = 0.6180339887498949
-"""Multiples of it, wrapped, spread evenly and in step with no grid."""
 
 
 def spread_programs(count: int) -> list[int]:
-    """Numbers of programs over a whole grid."""
+    """Numbers of programs over a whole grid, the same each time; the first few are spread too."""
     if count <= PROGRAMS:
         return list(range(count))
-    return list(dict.fromkeys(int(n * GOLDEN % 1 * count) for n in range(1, PROGRAMS + 1)))
+    # Drawn, each in a part of the grid of its own: what is spaced evenly may be in step with a row.
+    draw = Random(count)
+    found = [int((part + draw.random()) / PROGRAMS * count) for part in range(PROGRAMS)]
+    draw.shuffle(found)
+    return list(dict.fromkeys(found))
 
 
 class Places:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from beamsearch.proposer.playbook.rewrites.flow import Flow
-from beamsearch.proposer.playbook.rewrites.hints import Hints
+from beamsearch.proposer.playbook.rewrites.hints import Hints, HostValues
 from beamsearch.proposer.playbook.rewrites.source import (
     Launch,
     Module,
@@ -42,7 +42,7 @@ def apply(source: str, hints: Hints) -> list[Result]:
             scales = (("num_warps", 2), ("num_warps", 0.5), ("num_stages", 2))
             results += on_module(_scale, [(kernel.name, *scale) for scale in scales])(source, hints)
         if len(launches) == 1 and len(kernel.decorator_list) == 1:
-            near, far, stages, registers = _points(launches[0])
+            near, far, stages, registers = _points(launches[0], hints)
             results += _forms(source, kernel.name, [*near, *far, *stages, *registers])
     return results
 
@@ -55,7 +55,7 @@ def settings_of(source: str, launched: Collection[str] = ()) -> list[list[Result
     for kernel, launches in _launched(source):
         wanted = not launched or kernel.name in launched
         if wanted and len(launches) == 1 and len(kernel.decorator_list) == 1:
-            near, far, stages, registers = _points(launches[0])
+            near, far, stages, registers = _points(launches[0], Hints())
             points = [*near, *stages, *far, *registers]
             found[kernel.name] = _forms(source, kernel.name, points)
     if len(found) == 1:
@@ -78,17 +78,21 @@ def _forms(source: str, name: str, points: list[Point]) -> list[Result]:
     return on_module(_set, [(name, point) for point in different])(source, Hints())
 
 
-def _points(launch: Launch) -> tuple[list[Point], list[Point], list[Point], list[Point]]:
-    """Settings to try: warps and blocks near those there are, further ones, stages, registers."""
+def _points(
+    launch: Launch, hints: Hints
+) -> tuple[list[Point], list[Point], list[Point], list[Point]]:
+    """Settings to try: warps and blocks near those there are, further ones, stages, registers. Of
+    blocks those that differ at the problem's own shapes, as far as these are known."""
     kernel = launch.kernel
     warps = _number(_limit(keyword(launch.call, "num_warps"), launch)) or 4
     near: list[Point] = [{"num_warps": w} for w in (warps * 2, warps // 2) if w in WARPS]
     far: list[Point] = [{"num_warps": w} for w in (warps * 4, warps // 4) if w in WARPS]
     for name in block_parameters(launch):
-        value = _number(_limit(launch.argument(name), launch)) or 0
+        size_with = _size_of(launch, name, hints)
+        value = size_with(None)
         for factor in FACTORS:
             step: Point = {name: int(value * factor)}
-            if not 1 <= step[name] <= LARGEST:
+            if not 1 <= step[name] <= LARGEST or size_with(step[name]) == value:
                 continue
             wide = int(warps * factor)
             both: list[Point] = [{**step, "num_warps": wide}] if wide in WARPS else []
@@ -143,6 +147,29 @@ def _limit_of_min(node: ast.expr) -> ast.Constant | None:
         case ast.Call(ast.Name("min"), args):
             return next((a for a in args if isinstance(a, ast.Constant)), None)
     return None
+
+
+def _size_of(launch: Launch, name: str, hints: Hints) -> Callable[[int | None], int]:
+    """What a block's length is with another limit, and with its own for None: less than the limit
+    where the other side of its `min` is. The limit itself where the shapes are not known."""
+    given = launch.argument(name)
+    length = _assigned(given.id, launch) if isinstance(given, ast.Name) else given
+    limit = _limit(given, launch)
+    values = HostValues(launch.module.tree, launch.function, hints.arguments)
+
+    own = _number(limit) or 0
+
+    def size(other: int | None) -> int:
+        if limit is None or length is None:
+            return other or own
+        limit.value = other or own
+        try:
+            found = values.value(length)
+        finally:
+            limit.value = own
+        return found if type(found) is int else other or own
+
+    return size
 
 
 def _assigned(name: str, launch: Launch) -> ast.expr | None:
