@@ -116,7 +116,7 @@ def load_module(problem: Problem) -> ModuleType:
     if problem.sizes:
         for size in sizes_of(tree):
             if size.name in problem.sizes:
-                size.replace(ast.Constant(problem.sizes[size.name]))
+                size.replace(problem.sizes[size.name])
         ast.fix_missing_locations(tree)
     module = ModuleType(f"problem_{problem.name}")
     module.__file__ = str(problem.path)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Any
 
 MAKERS = ("get_inputs", "get_init_inputs")
 """Functions whose own numbers may be sizes."""
@@ -20,8 +19,8 @@ class Size:
     name: str
     """The variable's; with a number in brackets for a part of one, or for the n-th number of a
     function."""
-    replace: Callable[[Any], None]
-    """Put another expression in its place."""
+    replace: Callable[[int], None]
+    """Put another number in its place."""
     read: Callable[[ModuleType], object]
     """Its value in the executed module."""
 
@@ -34,29 +33,32 @@ def sizes_of(tree: ast.Module) -> Iterator[Size]:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             yield from _assigned(target, node.value, partial(setattr, node, "value"))
         elif isinstance(node, ast.FunctionDef) and node.name in MAKERS:
-            constants = [c for c in ast.walk(node) if isinstance(c, ast.Constant)]
-            for number, constant in enumerate(c for c in constants if type(c.value) is int):
-                yield _literal(f"{node.name}[{number}]", constant)
+            yield from _literals(node.name, node)
 
 
-def _assigned(target: ast.expr, value: ast.expr, replace: Callable[[Any], None]) -> Iterator[Size]:
+def _assigned(target: ast.expr, value: ast.expr, put: Callable[[ast.expr], None]) -> Iterator[Size]:
     match target, value:
         case ((ast.Tuple(names) | ast.List(names)), (ast.Tuple(values) | ast.List(values))):
             if len(names) == len(values):
                 for index, (name, part) in enumerate(zip(names, values, strict=True)):
                     yield from _assigned(name, part, partial(values.__setitem__, index))
         case ast.Name(name), ast.Tuple() | ast.List():
-            constants = [c for c in ast.walk(value) if isinstance(c, ast.Constant)]
-            for number, constant in enumerate(c for c in constants if type(c.value) is int):
-                yield _literal(f"{name}[{number}]", constant)
+            yield from _literals(name, value)
         case ast.Name(name), _:
-            yield Size(name, replace, lambda module: getattr(module, name, None))
+            yield Size(
+                name,
+                lambda new: put(ast.Constant(new)),
+                lambda module: getattr(module, name, None),
+            )
 
 
-def _literal(name: str, constant: ast.Constant) -> Size:
-    value = constant.value
+def _literals(name: str, node: ast.AST) -> Iterator[Size]:
+    """The whole numbers that stand in a piece of source."""
+    constants = [c for c in ast.walk(node) if isinstance(c, ast.Constant) and type(c.value) is int]
+    for number, constant in enumerate(constants):
+        put = partial(setattr, constant, "value")
+        yield Size(f"{name}[{number}]", put, partial(_said, constant.value))
 
-    def replace(new: ast.Constant) -> None:
-        constant.value = new.value
 
-    return Size(name, replace, lambda module: value)
+def _said(value: object, _: ModuleType) -> object:
+    return value

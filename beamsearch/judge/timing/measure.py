@@ -57,7 +57,7 @@ and forms differ by tens."""
 LATER_CALLS = 12
 """Of those that are left, in each of two turns."""
 UNTIMED_CALLS = 2
-"""Before them; the first makes the graph."""
+"""Calls ahead of the timed ones; the first makes the graph."""
 GO_ON = 4
 """One in four goes on, and at least two."""
 
@@ -216,7 +216,10 @@ class Comparer:
             self._failed[name] = rejection.reason
             lost = self._timings.pop(name, None)
             self._timed.sets.mend()  # the others must not find what it wrote
-            if lost is None or lost.replay.runner.alive:
+            if lost is None:
+                return
+            lost.replay.unbind()
+            if lost.replay.runner.alive:
                 return
             gone = lost.replay.runner
             for other in [n for n, timing in self._timings.items() if timing.replay.runner is gone]:

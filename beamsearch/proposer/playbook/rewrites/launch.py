@@ -156,7 +156,6 @@ def _size_of(launch: Launch, name: str, hints: Hints) -> Callable[[int | None], 
     length = _assigned(given.id, launch) if isinstance(given, ast.Name) else given
     limit = _limit(given, launch)
     values = HostValues(launch.module.tree, launch.function, hints.arguments)
-
     own = _number(limit) or 0
 
     def size(other: int | None) -> int:
