@@ -75,7 +75,7 @@ def profile(
         if not judgement.verdict.correct:
             typer.echo(json_module.dumps(as_json(judgement)) if json else told(judgement))
             raise typer.Exit(1)
-        taken = executor.run(ProfileJob(subject=subject))
+        taken = executor.run(ProfileJob(subject=subject, full=True))
         time = judgement.measurement
         floor = measure_floor(found, machine)
         if time is not None:

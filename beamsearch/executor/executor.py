@@ -23,7 +23,7 @@ class Executor(Protocol):
         ...
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
-        """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
+        """Begin what the CPU has to do for what will be judged or timed. Returns at once."""
         ...
 
     def missing_isolation(self) -> dict[str, str]:

@@ -96,7 +96,7 @@ class LocalExecutor:
                 job.subject, seen=job.seen, thorough=job.thorough, sanitize=job.sanitize
             )
         if isinstance(job, ProfileJob):
-            return self._judge.profile(job.subject)
+            return self._judge.profile(job.subject, full=job.full)
         if isinstance(job, SweepJob):
             return self._judge.sweep(job.subjects)
         if self._measuring is None:
@@ -109,7 +109,7 @@ class LocalExecutor:
         return self._measuring.compare(job.subjects)
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
-        """Begin what the CPU has to do for kernels that will be judged. Returns at once."""
+        """Begin what the CPU has to do for what will be judged or timed. Returns at once."""
         self._judge.prepare(subjects)
 
     def missing_isolation(self) -> dict[str, str]:

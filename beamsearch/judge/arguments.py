@@ -95,9 +95,11 @@ def fill_all(buffers: Sequence[Buffer], instance: Instance) -> None:
 def fill(buffer: Buffer, source: torch.UntypedStorage) -> None:
     """Copy a storage's bytes in behind the guard; every byte around them has all bits set."""
     size = source.nbytes()
-    buffer.poison()
     flat = torch.empty(0, dtype=torch.uint8, device=source.device).set_(source, 0, (size,), (1,))
-    buffer.view(torch.uint8, (buffer.size,))[GUARD_BYTES : GUARD_BYTES + size].copy_(flat)
+    place = buffer.view(torch.uint8, (buffer.size,))
+    place[:GUARD_BYTES] = 255
+    place[GUARD_BYTES : GUARD_BYTES + size].copy_(flat)
+    place[GUARD_BYTES + size :] = 255
 
 
 def settle(buffers: Sequence[Buffer]) -> None:

@@ -105,7 +105,8 @@ class MeasuringJudge:
         self._python = OwnPython(servers, gpu, device, scratch)
         self._chosen: dict[str, Form] = {}
         """Source -> the form that was judged; as the keys of the next one."""
-        self._profiles: dict[str, Profile] = {}
+        self._profiles: dict[tuple[str, bool], Profile] = {}
+        """Source and whether it was profiled in full -> its profile."""
 
     def judge(
         self, subject: Subject, *, seen: Mapping[str, str], thorough: bool, sanitize: bool
@@ -138,8 +139,12 @@ class MeasuringJudge:
         return Judgement(verdict=log.correct(), measurement=measurement)
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
-        """Begin to compile kernels that will be judged, and profilers. Returns at once."""
-        self._captures.prepare(subjects, self._scratch)
+        """Begin to compile kernels that will be judged, and profilers; for baselines, to import
+        torch.compile. Returns at once."""
+        kernels = [subject for subject in subjects if subject.kind == "kernel"]
+        if len(kernels) < len(subjects) and self._baselines is None:
+            self._runners.start(compiles=True)
+        self._captures.prepare(kernels, self._scratch)
         if self._no_ncu is None:
             with suppress(ProfilingError):  # the profile says so
                 self._profilers.stand_by()
@@ -221,15 +226,15 @@ class MeasuringJudge:
                     del times[name]
         return found.with_values(measurements=times, failed=failed)
 
-    def profile(self, subject: Subject) -> Profile:
+    def profile(self, subject: Subject, *, full: bool) -> Profile:
         """Nsight Compute's profile; the compiler's, with a note, where there can be none.
 
         Raises KernelError where the kernel cannot be captured, or never ends.
         """
         source = source_of(subject)
         key = source_key(source)
-        if key in self._profiles:
-            return self._profiles[key]
+        if (key, full) in self._profiles:
+            return self._profiles[key, full]
         try:
             captured, path = self._captures.captured(source, self._scratch, Log())
             if key not in self._chosen:
@@ -242,7 +247,7 @@ class MeasuringJudge:
         if note is None:
             try:
                 with self._usage.waiting("profiler"):
-                    profile = self._profilers.profile(path, form)
+                    profile = self._profilers.profile(path, form, full)
             except ProfilingError as error:
                 note = str(error)
                 if isinstance(error, NcuUnusable):
@@ -251,7 +256,7 @@ class MeasuringJudge:
             profile = form.compiled.profile
             notes = [text for text in (note, profile.note) if text]
             profile = profile.with_values(note="; ".join(notes))
-        self._profiles[key] = profile
+        self._profiles[key, full] = profile
         return profile
 
     def close(self) -> None:
@@ -282,7 +287,7 @@ class MeasuringJudge:
 
     def _baseline_runner(self) -> RunnerProcess:
         if self._baselines is None or not self._baselines.alive:
-            self._baselines = self._runners.opened()
+            self._baselines = self._runners.opened(compiles=True)
         return self._baselines
 
     @contextmanager

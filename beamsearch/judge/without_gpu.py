@@ -114,18 +114,28 @@ class ModellingJudge:
         """Begin to compile kernels that will be judged. Returns at once."""
         self._captures.prepare(subjects, self._scratch)
 
-    def profile(self, subject: Subject) -> Profile:
-        """The compiler's profile with its modelled time; that of a judged kernel is cached.
+    def profile(self, subject: Subject, *, full: bool) -> Profile:
+        """The compiler's profile with its modelled time, always in full; that of a judged kernel
+        is cached.
 
-        Raises KernelError where the kernel is not correct.
+        Raises KernelError where the kernel is found wrong.
         """
         source = source_of(subject)
         key = source_key(source)
         if key not in self._profiles:
             verdict = self.judge(subject, seen={}, thorough=False, sanitize=False).verdict
-            if not verdict.correct:
+            if verdict.outcome is Outcome.UNPROVEN:
+                self._profiles[key] = self._modelled(source, Log(), {})
+            elif not verdict.correct:
                 raise KernelError(f"{subject.name} cannot be profiled: {verdict.reason}")
         return self._profiles[key]
+
+    def _modelled(self, source: str, log: Log, seen: Mapping[str, str]) -> Profile:
+        """The profile of a kernel that nothing is verified of. Raises Rejected."""
+        captured, path = self._captured(source, log, seen)
+        with self._slots, self._usage.waiting("verification"):
+            opened = partial(self._opened, path, captured, log)
+            return self._timed(captured, self._followed(opened, log))
 
     def sweep(self, subjects: Sequence[Subject]) -> Sweep:
         """Modelled times of the first few forms of one kernel; nothing is verified."""
@@ -136,11 +146,7 @@ class ModellingJudge:
             source, log = source_of(subject), Log()
             profile = self._profiles.get(source_key(source))
             try:
-                if profile is None:
-                    captured, path = self._captured(source, log, codes)
-                    with self._slots, self._usage.waiting("verification"):
-                        opened = partial(self._opened, path, captured, log)
-                        profile = self._timed(captured, self._followed(opened, log))
+                profile = profile or self._modelled(source, log, codes)
             except Rejected as rejection:
                 failed[subject.name] = rejection.reason
                 continue

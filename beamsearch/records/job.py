@@ -63,6 +63,9 @@ class ProfileJob(Job[Profile]):
     """Profile one bound call of a kernel that is known to be correct."""
 
     subject: Subject
+    full: bool = False
+    """With all that Nsight Compute can collect, and its own rules, which takes three times as
+    long; no finding needs it."""
 
 
 class CompileJob(Job[Compilation]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from beamsearch.errors import NoAnswer, Stopped, Unanswered
+from beamsearch.errors import NeverAnswered, NoAnswer, Stopped, Unanswered
 from beamsearch.proposer.questions import Diagnosis, RepairQuestion, Situation
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.proposal import Proposal
@@ -55,6 +55,8 @@ class Repairs:
                 try:
                     if line.last.verdict.outcome not in NOT_REPAIRED:
                         self._repair(line, number)
+                except NeverAnswered:
+                    continue  # a replay, of a run in which this one did not fail
                 except (Stopped, NoAnswer) as error:
                     errors.append(error)
             for kind in (Unanswered, Stopped, NoAnswer):

@@ -10,8 +10,10 @@ from beamsearch.errors import NeverAnswered, NoAnswer, OutOfBudget, Stopped, Una
 from beamsearch.llm.batch_files import Mailbox
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, Comparison, Subject
+from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import read_record, recorded, write_record
+from beamsearch.records.verdict import Outcome
 from beamsearch.run.candidates import names_of
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.known_floor import KnownFloor
@@ -44,6 +46,8 @@ from beamsearch.search import (
 )
 from beamsearch.search.pairs import paired
 
+PLAN = "plan.json"
+"""Of a round: who does what."""
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""
 
@@ -136,7 +140,7 @@ class Rounds:
             seen=names_of(candidates),
         )
         plan = recorded(
-            self.shared.trace.round(number) / "plan.json",
+            self.shared.trace.round(number) / PLAN,
             Plan,
             lambda: self._plan(done, view),
         )
@@ -166,7 +170,21 @@ class Rounds:
         asked_about = [view.candidates[name] for name in dict.fromkeys(parents)]
         begin_profiles(self.shared, asked_about[1:])
         findings = {c.name: self.shared.findings(c) for c in asked_about}
-        return deal(parents, findings, candidates)
+        return self._as_recorded(deal(parents, findings, candidates), view)
+
+    def _as_recorded(self, plan: Plan, view: RoundView) -> Plan:
+        """The plan of a replay: each worker as in the recorded run, whose reply was written for
+        that parent, unless the parent is not there or is found wrong. Others' plan as it is."""
+        replayed = self.shared.settings.llm.run
+        if replayed is None:
+            return plan
+        file = opened_run(replayed).round(view.number) / PLAN
+        if not file.is_file():
+            return plan
+        sound = (Outcome.CORRECT, Outcome.UNPROVEN)
+        known = {c.name for c in view.candidates.values() if c.verdict.outcome in sound}
+        there = {a.worker: a for a in read_record(file, Plan).assignments if a.parent in known}
+        return Plan(assignments=[there.get(a.worker, a) for a in plan.assignments])
 
     def _work(self, workers: list[Worker]) -> str | None:
         """Run workers in parallel. Which limit was reached, if any; raises what a worker raised."""

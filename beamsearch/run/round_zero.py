@@ -14,7 +14,7 @@ from beamsearch.gpu.machine import Machine
 from beamsearch.problem.kernel import alike
 from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
-from beamsearch.records.baselines import Baselines
+from beamsearch.records.baselines import Baselines, baseline_subjects
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, JudgeJob, Subject
 from beamsearch.records.measurement import Measurement
@@ -85,6 +85,9 @@ class FirstRound:
         """The whole round. Raises KernelError where the first kernel is not correct."""
         folder = self.trace.round(0)
         self.observer.worker(0, "verifying the input kernel")
+        if self.executor.measures:
+            given = Subject(name=INPUT, source=source)
+            self.executor.prepare([given, *baseline_subjects()])
         resumed = (folder / f"{INPUT}.json").is_file()
         first = recorded(folder / f"{INPUT}.json", Candidate, lambda: self._judge(source))
         if not first.verdict.correct:

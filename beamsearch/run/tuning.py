@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from beamsearch.problem.kernel import build, fingerprint
 from beamsearch.proposer.playbook.rewrites.launch import settings_of
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import Subject, SweepJob
+from beamsearch.records.packed import opened_run
 from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import Trace, read_record, recorded
 from beamsearch.records.tuning import Form, Tuning
@@ -33,7 +35,9 @@ class Tuner:
 
     def run(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The judged forms; none where nobody won by more than constants, the floor is as near as
-        ends a run, or no form is faster."""
+        ends a run, or no form is faster. A replay judges the recorded run's."""
+        if self.shared.settings.llm.run is not None:
+            return self._as_recorded(self.shared.settings.llm.run, candidates)
         times = comparable_times(self.shared.trace, [self.bench.parent, *candidates])
         winner = self._winner(candidates, times)
         if winner is None:
@@ -55,6 +59,23 @@ class Tuner:
             own = times.get(judged[-1].name)
             if own is not None and is_win(own, times[winner.name]):
                 break
+        return judged
+
+    def _as_recorded(self, folder: Path, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """What the recorded run made of these candidates by tuning, judged here."""
+        there = opened_run(folder)
+        worker = there.worker(self.bench.view.number, self.bench.assignment.worker)
+        judged: list[Candidate] = []
+        for path in sorted(worker.glob("r*-v*-t*.json")):
+            tuned = read_record(path, Candidate)
+            proposal = Proposal(
+                description=tuned.description,
+                source=there.kernel_source(tuned),
+                author=tuned.author,
+            )
+            made = Made(tuned.name, proposal, tuned_from=tuned.tuned_from)
+            seen = {**names_of([*candidates, *judged]), **self.bench.view.seen}
+            judged.append(self.bench.judge(made, seen))
         return judged
 
     def _winner(

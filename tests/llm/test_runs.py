@@ -164,6 +164,33 @@ def test_a_replay_ends_with_the_same_kernels(live, tmp_path):
     assert differences(live[0], tmp_path / "again", unlike=("llm", "who_thinks")) == []
 
 
+def test_a_replay_follows_the_recorded_plan_and_its_tuned_forms(live, tmp_path):
+    # Given a recording in which a worker was sent another way, and a kernel of the other was tuned
+    shutil.copytree(live[0], tmp_path / "recorded")
+    recorded, now = Trace(tmp_path / "recorded"), Trace(tmp_path / "again")
+    path = recorded.round(1) / "plan.json"
+    plan = json.loads(path.read_text())
+    plan["assignments"][1]["direction"]["plan"] = 7
+    path.write_text(json.dumps(plan))
+    worker = recorded.worker(1, 0)
+    kernel = json.loads((worker / "r1-w0-v0.json").read_text())
+    source = recorded.folder / kernel["kernel_file"]
+    form = source.with_name("r1-w0-v0-t1.py")
+    form.write_text(source.read_text() + "\n\ndef unused():\n    pass\n")
+    tuned = {"name": "r1-w0-v0-t1", "tuned_from": "r1-w0-v0", "description": "num_warps 2; tuned"}
+    tuned["kernel_file"] = recorded.relative(form)
+    (worker / "r1-w0-v0-t1.json").write_text(json.dumps(kernel | tuned))
+
+    # When it is replayed
+    beamsearch("replay", recorded.folder, "--output", now.folder)
+
+    # Then the worker went that way, and the tuned form was judged
+    assert json.loads((now.round(1) / "plan.json").read_text()) == plan
+    (again,) = (c for c in now.round_record(1).candidates if c.name == "r1-w0-v0-t1")
+    assert again.tuned_from == "r1-w0-v0"
+    assert now.kernel_source(again) == form.read_text()
+
+
 def test_a_packed_run_is_replayed_as_the_whole_one_and_a_replay_goes_on(live, tmp_path):
     # Given a run with a price list of its own, packed
     shutil.copytree(live[0], tmp_path / "whole")

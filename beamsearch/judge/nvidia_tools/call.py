@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
         program.enqueue()
     program.refresh(fresh=True)
     torch.cuda.synchronize()
-    # The profiler saves and restores what memory there is, for each of its forty replays.
+    # The profiler saves and restores what memory there is, for each of its replays.
     torch.cuda.empty_cache()
     torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
     program.enqueue()

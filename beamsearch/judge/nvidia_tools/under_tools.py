@@ -24,7 +24,7 @@ from kernel_profiling.ncu.run import Begun, Turn, find_program
 from kernel_profiling.profile import Profile
 
 PROFILE_S = 180.0
-"""Seconds a profile may take: a slow kernel is replayed some forty times."""
+"""Seconds a profile may take: a slow kernel is replayed tens of times."""
 PUBLIC_SEED = 0
 """Profiled inputs are nobody's secret: no verdict rests on them."""
 CALL = "beamsearch.judge.nvidia_tools.call"
@@ -75,11 +75,11 @@ class Profilers:
         self._waiting: list[Begun] = []
         self._wanted = 0
 
-    def profile(self, source_file: str, form: Form) -> Profile:
+    def profile(self, source_file: str, form: Form, full: bool) -> Profile:
         """The profile of one bound call. Raises ProfilingError."""
         spec = Path(source_file).parent / "call.json"
         write_call(spec, self._problem, form, self._device, "profile")
-        with closing(self._take()) as begun:
+        with closing(self._begin(full=True) if full else self._take()) as begun:
             profile = begun.profile(
                 PROFILE_S,
                 message=str(spec),
@@ -115,12 +115,12 @@ class Profilers:
         while len(self._waiting) < self._wanted:
             self._waiting.append(self._begin())
 
-    def _begin(self) -> Begun:
+    def _begin(self, *, full: bool = False) -> Begun:
         folder = self._folder / str(next(self._number))
         folder.mkdir(parents=True, exist_ok=True)  # one that was killed left its own
         turn = Turn(folder / "ready", folder / "go", self._hold)
         command = [sys.executable, "-m", CALL, str(turn.ready), str(turn.go)]
-        return Begun(command, cwd=folder, env=scrubbed_environment(), turn=turn)
+        return Begun(command, cwd=folder, env=scrubbed_environment(), turn=turn, full=full)
 
     def close(self) -> None:
         """End the runs that stand by."""

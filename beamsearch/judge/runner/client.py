@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.judge.capture.compiling import Compiled
+from beamsearch.judge.runner.reference import COMPILES
 from beamsearch.judge.sandbox.clean_environment import start_python
 from beamsearch.judge.sandbox.conversation import (
     Conversation,
@@ -31,9 +33,11 @@ OPEN_S = 120.0
 class RunnerProcess:
     """A runner's process: it begins to import what it needs, and needs no lane for that."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, compiles: bool) -> None:
+        """`compiles`: torch.compile will be wanted, whose import takes longer than all others."""
         ours, theirs = socket.socketpair()
         arguments = ["-m", "beamsearch.judge.runner.process", str(theirs.fileno())]
+        arguments += [COMPILES] * compiles
         self._process = start_python(arguments, [theirs], log, baseline_caches())
         self._log = log
         self._conversation = Conversation(ours, self._how_it_died)
@@ -95,29 +99,38 @@ class RunnerProcess:
 
 
 class Runners:
-    """Runners of one GPU, each opened where it is wanted; the next one is always started already.
-    Not thread-safe: whoever has the lane opens one."""
+    """Runners of one GPU, each opened where it is wanted; for kernels the next one is always
+    started already. Thread-safe."""
 
     def __init__(self, device: int, l2_bytes: int, scratch: Path) -> None:
         self._gpu = {"device": device, "l2_bytes": l2_bytes}
         self._scratch = scratch
         self._numbers = itertools.count(1)
-        self._next: RunnerProcess | None = self._started()
+        self._lock = threading.Lock()
+        self._started: dict[bool, RunnerProcess] = {}
+        self.start()
 
-    def _started(self) -> RunnerProcess:
-        return RunnerProcess(self._scratch / f"runner-{next(self._numbers)}.log")
+    def start(self, *, compiles: bool = False) -> None:
+        """Start the next one that will be opened, where none is started."""
+        with self._lock:
+            if compiles not in self._started:
+                log = self._scratch / f"runner-{next(self._numbers)}.log"
+                self._started[compiles] = RunnerProcess(log, compiles)
 
-    def opened(self) -> RunnerProcess:
+    def opened(self, *, compiles: bool = False) -> RunnerProcess:
         """A new one, with a CUDA context. Needs the lane. Raises BeamsearchError."""
-        runner, self._next = self._next or self._started(), None
+        self.start(compiles=compiles)
+        runner = self._started.pop(compiles)
         runner.open(**self._gpu)
-        self._next = self._started()
+        if not compiles:
+            self.start()
         return runner
 
     def close(self) -> None:
-        """End the one that nobody has opened."""
-        if self._next is not None:
-            self._next.end()
+        """End those that nobody has opened."""
+        with self._lock:
+            for runner in self._started.values():
+                runner.end()
 
 
 def baseline_caches() -> dict[str, str]:

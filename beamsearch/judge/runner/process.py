@@ -1,5 +1,5 @@
-"""The runner's process, `python -m beamsearch.judge.runner.process FD`: it answers the judge's
-requests, on a socket by its file descriptor, until the judge hangs up."""
+"""The runner's process, `python -m beamsearch.judge.runner.process FD [compiles]`: it answers the
+judge's requests, on a socket by its file descriptor, until the judge hangs up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from beamsearch.gpu.stopwatch import Stopwatch
 from beamsearch.judge.runner.graphs import NoGraph, Run, captured
 from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
-from beamsearch.judge.runner.reference import reference_maker
+from beamsearch.judge.runner.reference import COMPILES, reference_maker
 from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
 from beamsearch.judge.sandbox.protocol import decode_arguments
 from beamsearch.problem.kernel import CallArguments
@@ -227,4 +227,6 @@ class Runner(MappingWorker):
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == [COMPILES]:
+        import torch._inductor.compile_fx
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -17,6 +17,8 @@ COMPILE_MODES = {
     "max_autotune": "max-autotune-no-cudagraphs",
 }
 """Subject kind -> mode of `torch.compile`, none for eager."""
+COMPILES = "compiles"
+"""Argument of a runner in which torch.compile will run."""
 
 
 def problem_message(problem: Problem) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from beamsearch.gpu.driver import DriverError, create
 GUARD_BYTES = 1 << 14
 """Not-a-number before and behind every input: what reads past an end and uses it, shows; what
 writes there has changed its inputs."""
-PIECE = 1 << 25
-"""Words of 8 bytes looked at in one go, to bound what a checksum needs beside the data."""
+_ROW = 1 << 12
+"""Words of 8 bytes in a row of what is summed: sums of rows and of columns are all it takes."""
 
 
 class SharedMemory:
@@ -114,13 +114,22 @@ class Buffer:
 
     def checksum(self) -> int:
         """A sum over the words in which every position has its own weight."""
-        words = self.words()
-        piece = min(PIECE, words.numel())
-        weights = torch.arange(1, 2 * piece, 2, device=words.device)
-        total = torch.zeros((), dtype=torch.int64, device=words.device)
-        for number, part in enumerate(torch.split(words, piece)):
-            total = total * 31 + (part * weights[: part.numel()]).sum() + number
-        return int(total.item())
+        return _weighted(self.words(), 0)
+
+    def checksum_with(self, source: torch.UntypedStorage) -> int:
+        """What `checksum` is where `source` lies behind the guard and every byte around it has all
+        bits set."""
+        data = torch.empty(0, dtype=torch.uint8, device=source.device)
+        data.set_(source, 0, (source.nbytes(),), (1,))
+        first, whole = GUARD_BYTES // 8, data.numel() // 8
+        rest = torch.full((8,), 255, dtype=torch.uint8, device=data.device)
+        rest[: data.numel() % 8] = data[whole * 8 :]
+        last = first + whole
+        total = _weighted(data[: whole * 8].view(torch.int64), first)
+        total += _weighted(rest.view(torch.int64), last)
+        # The words of the guards are -1, and their weights are odd numbers in turn.
+        total -= first**2 + (self.size // 8) ** 2 - (last + 1) ** 2
+        return _signed(total)
 
     def close(self) -> None:
         """Give the memory back; nobody may have it mapped any more."""
@@ -132,3 +141,25 @@ class Buffer:
         descriptor = self.place.pop("fd", None)
         if descriptor is not None:
             os.close(descriptor)
+
+
+def _weighted(words: torch.Tensor, first: int) -> int:
+    """The sum of each word times 2i + 1, i being its position counted from `first`, in 64 bits. It
+    is linear in i, so that sums of rows and columns do: the words are read twice, none written."""
+
+    def weights(start: int, count: int) -> torch.Tensor:
+        return torch.arange(start, start + 2 * count, 2, device=words.device)
+
+    rows = words.numel() // _ROW
+    left = words[rows * _ROW :]
+    total = (left * weights(2 * (first + rows * _ROW) + 1, left.numel())).sum()
+    if rows:
+        block = words[: rows * _ROW].view(rows, _ROW)
+        total += (block.sum(0) * weights(2 * first + 1, _ROW)).sum()
+        total += (block.sum(1) * weights(0, rows)).sum() * _ROW
+    return int(total.item())
+
+
+def _signed(total: int) -> int:
+    """A sum as 64 bits hold it."""
+    return (total + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -57,7 +57,7 @@ class Handout:
     inputs: list[Buffer]
     results: list[Buffer]
     checksums: list[int]
-    """Of the inputs, as they were handed out."""
+    """Of the inputs, as they were handed out; of renewed ones, once their results are expected."""
 
     def changed(self) -> set[int]:
         """Numbers of the inputs' and parameters' storages that are not as they were handed out."""
@@ -69,6 +69,11 @@ class Handout:
         place = self.given["arguments"]["state"][name]["tensor"]
         storages = [buffer.storage for buffer in self.inputs]
         return place["storage"], open_tensor(place, storages, str(storages[0].device))
+
+    def sum_up(self, instance: Instance) -> None:
+        """Take the checksums of these values, which are in the inputs or ought to be."""
+        pairs = zip(self.inputs, storages_of(instance).values(), strict=True)
+        self.checksums[:] = [buffer.checksum_with(storage) for buffer, storage in pairs]
 
     def poison(self) -> None:
         """Make every result that is not written show."""
@@ -193,7 +198,9 @@ class InputSet:
     def repair(self) -> None:
         """Put back what a candidate wrote into shared inputs."""
         if self.shared is not None:
-            fill_all(self.shared.inputs, self.anew())
+            instance = self.anew()
+            fill_all(self.shared.inputs, instance)
+            self.shared.sum_up(instance)
 
     def renew(self, seed: int | None = None) -> None:
         """Other values in the same shared memory: from this seed, with their oracle; else from one
@@ -206,13 +213,19 @@ class InputSet:
         # Nothing above changed the set: memory may have run out.
         self.seed, self.sway, self.expected = new, None, expected
         fill_all(self.shared.inputs, instance)
-        self.shared.checksums[:] = [buffer.checksum() for buffer in self.shared.inputs]
+        if seed is not None:
+            self.shared.sum_up(instance)
         del instance
         self.sets.release(only_if_short=True)
 
     def expect(self) -> None:
-        """The oracle of values that were renewed without it, made anew from their seed."""
-        self.expected = self._oracles(self.anew())
+        """The oracle of values that were renewed without it, and their checksums: all from their
+        seed, whatever was done to the shared memory since."""
+        assert self.shared is not None
+        instance = self.anew()
+        self.shared.sum_up(instance)
+        self.expected = self._oracles(instance)
+        del instance
         self.sets.release(only_if_short=True)
 
 

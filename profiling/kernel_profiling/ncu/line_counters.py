@@ -27,7 +27,7 @@ _STALL_NAMES = {
 }
 
 
-_COUNTERS = {
+COUNTERS = {
     "executed": "inst_executed",
     "lanes_on": "thread_inst_executed_true",
     "sectors": "memory_l2_theoretical_sectors_global",
@@ -61,7 +61,7 @@ class Instruction:
 def read_instructions(action: Any) -> list[Instruction]:
     """Every instruction of a report's action, in order of address; none without the counters."""
     names = set(action.metric_names())
-    counters = {field: _instances(action, name, names) for field, name in _COUNTERS.items()}
+    counters = {field: _instances(action, name, names) for field, name in COUNTERS.items()}
     stalls = {
         name.removeprefix(_SAMPLED): _instances(action, name, names)
         for name in names

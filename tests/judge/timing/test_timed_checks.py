@@ -49,9 +49,12 @@ def test_an_oracle_made_after_the_call_is_that_of_the_values_it_had(scale_proble
 def test_what_is_written_to_renewed_inputs_is_seen(scale_problem: Problem) -> None:
     with timed_inputs(scale_problem) as timed:
         timed.renew()
+        timed.expect()
         assert not timed.shared.changed()
+        timed.renew()
         timed.shared.inputs[0].view(torch.uint8, (GUARD_BYTES + 1,))[-1] ^= 1
-        assert timed.shared.changed()
+        timed.expect()
+        assert timed.shared.changed(), "by the values that ought to be there"
 
 
 class Skipping:
