@@ -93,6 +93,47 @@ def kernel_function(x):
     kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=1024)
     return y
 """,
+    "flattened": """
+@triton.jit
+def kernel(x_ptr, y_ptr, rows, columns: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
+    TURNS: tl.constexpr = columns // BLOCK
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    turn = 0
+    for _ in range(0, rows // PROGRAMS * TURNS):
+        x = tl.load(x_ptr + row.to(tl.int64) * columns + turn * BLOCK + tl.arange(0, BLOCK))
+        total += x.to(tl.float32)
+        done = turn == TURNS - 1
+        if done:
+            tl.store(y_ptr + row, tl.sum(total, axis=0))
+            total = tl.zeros((BLOCK,), dtype=tl.float32)
+        row += tl.where(done, PROGRAMS, 0)
+        turn = tl.where(done, 0, turn + 1)
+
+def kernel_function(x):
+    y = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
+    kernel[(64,)](x, y, x.shape[0], x.shape[1], PROGRAMS=64, BLOCK=1024)
+    return y
+""",
+    "flattened by its count": """
+@triton.jit
+def kernel(x_ptr, y_ptr, rows, columns: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
+    TURNS: tl.constexpr = columns // BLOCK
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for turn in range(0, rows // PROGRAMS * TURNS):
+        row = tl.program_id(0) + turn // TURNS * PROGRAMS
+        step = turn % TURNS
+        x = tl.load(x_ptr + row.to(tl.int64) * columns + step * BLOCK + tl.arange(0, BLOCK))
+        total += x.to(tl.float32)
+        if step == TURNS - 1:
+            tl.store(y_ptr + row, tl.sum(total, axis=0))
+            total = tl.zeros((BLOCK,), dtype=tl.float32)
+
+def kernel_function(x):
+    y = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
+    kernel[(64,)](x, y, x.shape[0], x.shape[1], PROGRAMS=64, BLOCK=1024)
+    return y
+""",
     "atomic": """
 @triton.jit
 def kernel(y_ptr, BLOCK: tl.constexpr):
@@ -277,6 +318,15 @@ def test_an_endless_program_is_cut_short(traces: dict[str, AccessTrace]) -> None
     trace = traces["endless"]
     assert trace.failed is None
     assert trace.launches[0].moved is None
+
+
+def test_nothing_is_said_of_stores_that_hang_on_earlier_turns(
+    traces: dict[str, AccessTrace],
+) -> None:
+    for name in ("flattened", "flattened by its count"):
+        trace = traces[name]
+        assert trace.failed is None
+        assert trace.launches[0].moved is None, name
 
 
 def test_what_fails_is_told(traces: dict[str, AccessTrace]) -> None:

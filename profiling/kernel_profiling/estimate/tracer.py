@@ -14,6 +14,7 @@ import numpy as np
 from kernel_profiling.compiler.statements import statement_starts
 from kernel_profiling.estimate.coverage import Places, Stores
 from kernel_profiling.estimate.interpreter import Count
+from kernel_profiling.estimate.loops import loops_with_memory
 from kernel_profiling.gpus import SECTOR_BYTES
 from kernel_profiling.profile import AccessKind
 
@@ -91,6 +92,7 @@ class Tracer:
         self.work = 0.0
         self.file = file
         self.starts = statement_starts(file)
+        self.with_memory = loops_with_memory(file)
         self.places = Places(sizes)
         self.strays: dict[tuple[int, AccessKind], int] = {}
         self.follows_data = False
@@ -137,7 +139,8 @@ class Tracer:
             first = 1.0 if keep > 2 else count - 1.0
             chosen = [(0, first), *((i, middle) for i in range(1, keep - 1)), (count - 1, 1.0)]
         outside = program.scale
-        self.turns[self.current_line()] += outside * program.weight * count
+        line = self.current_line()
+        self.turns[line] += outside * program.weight * count
         program.depth += 1
         loaded, stored = list[int](), list[int]()
         try:
@@ -147,9 +150,10 @@ class Tracer:
                 yield Count(turns[index])
                 loaded.append(program.loaded - before[0])
                 stored.append(program.stored - before[1])
-            if len(chosen) < count:  # the last turn may be a part of one
-                self.uneven_loads |= len(set(loaded[:-1])) > 1
-                self.uneven_stores |= len(set(stored[:-1])) > 1 or (keep == 2 and any(stored))
+            if len(chosen) < count:
+                self.uneven_loads |= _uneven(loaded)
+                self.uneven_stores |= _uneven(stored) or (keep == 2 and any(stored))
+                self.uneven_stores |= line in self.with_memory
         finally:
             program.scale = outside
             program.depth -= 1
@@ -220,6 +224,13 @@ class Tracer:
                     known[0] += weight * len(requests)
                     known[1] += weight * _distinct(requests)
                     known[2] += weight * _distinct(np.where(requests < 0, -1, requests // 4))
+
+
+def _uneven(moved: list[int]) -> bool:
+    """Whether turns of a loop moved other bytes than each other: the last may be a part of one, and
+    where it moved more, others between may have done so too."""
+    *others, last = moved
+    return len(set(others)) > 1 or last > max(others, default=last)
 
 
 def _read(program: Program, sectors: Any) -> None:
