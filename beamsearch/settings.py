@@ -101,6 +101,8 @@ class Settings(BaseModel):
     """Let the model look for errors before candidates are judged."""
     strict_nan: bool = False
     """Refuse kernels that do not pass NaN on as the reference does; else it is only reported."""
+    quick: bool = False
+    """A first look: no max-autotune baseline, and no tuning."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """float32, float16, bfloat16 or float64. Default: the problem's own."""
     precision: Precision = "reference"
@@ -167,7 +169,7 @@ class Settings(BaseModel):
 
     def configurations(self, measures: bool) -> int:
         """What a sweep tries, where times are measured or not."""
-        return self.tune if self.tune is not None else SWEPT * measures
+        return self.tune if self.tune is not None else SWEPT * (measures and not self.quick)
 
     def thought_by(self, who: str) -> Settings:
         """The same settings with another thinker."""

@@ -29,6 +29,7 @@ def measure_baselines(
     *,
     problem: Problem,
     machine: Machine,
+    quick: bool,
 ) -> Baselines:
     """Times of the reference in this visit, beside the input kernel; `compare` takes them.
 
@@ -43,7 +44,7 @@ def measure_baselines(
         now = compare(CompareJob(subjects=[anchor])).measurements.get(ANCHOR)
         if now is not None:
             return rescale(cached, now)
-    comparison = compare(CompareJob(subjects=[*baseline_subjects(), anchor]))
+    comparison = compare(CompareJob(subjects=[*baseline_subjects(quick=quick), anchor]))
     baselines = Baselines.of(comparison, ANCHOR)
     if path is not None and not baselines.absent:
         write_cached(path, baselines)

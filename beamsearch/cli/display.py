@@ -153,7 +153,8 @@ class PlainDisplay:
         self.lock = threading.RLock()
         self.told: set[str] = set()
         """Notes that were said."""
-        self._has_said_yardsticks = False
+        self._yardsticks: set[str] = set()
+        """Their lines that were said; baselines are known later than the floor."""
 
     def say(self, text: str, style: str = "") -> None:
         """Print a line or several."""
@@ -182,9 +183,10 @@ class PlainDisplay:
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
         """Print the running best."""
-        if not self._has_said_yardsticks and run.floor is not None:
-            self._has_said_yardsticks = True
-            self.say("\n".join(yardsticks(run)))
+        for line in yardsticks(run):
+            if line not in self._yardsticks and line.removeprefix("note: ") not in self.told:
+                self.say(line)
+        self._yardsticks |= set(yardsticks(run))
         self.clock.round_ended()
         for line in swept(record):
             self.say(f"  {line}")

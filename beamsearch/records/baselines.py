@@ -19,9 +19,11 @@ def called(name: str) -> str:
     return _CALLED.get(name, name)
 
 
-def baseline_subjects() -> list[Subject]:
-    """All of them, to be timed."""
-    return [Subject(name=name, kind=name) for name in BASELINES]
+def baseline_subjects(*, quick: bool = False) -> list[Subject]:
+    """Those that are to be timed: all; for a quick look without the one that tunes itself."""
+    return [
+        Subject(name=name, kind=name) for name in BASELINES if name != "max_autotune" or not quick
+    ]
 
 
 class Baselines(Record):
@@ -44,5 +46,6 @@ class Baselines(Record):
         """Those that were timed in a comparison; `anchor` is the input kernel's name there."""
         measured = comparison.measurements
         values = {name: measured.get(name) for name in BASELINES}
-        given = {"anchor": measured.get(anchor), "absent": comparison.failed}
+        absent = {n: "left out (--quick)" for n in BASELINES if n not in measured}
+        given = {"anchor": measured.get(anchor), "absent": absent | comparison.failed}
         return cls.model_validate(values | given)

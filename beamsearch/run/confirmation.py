@@ -15,7 +15,13 @@ from beamsearch.search import is_win
 
 
 def confirm(
-    trace: Trace, executor: Executor, best: Candidate, first_source: str, stop: StopToken
+    trace: Trace,
+    executor: Executor,
+    best: Candidate,
+    first_source: str,
+    stop: StopToken,
+    *,
+    quick: bool,
 ) -> Confirmation:
     """The winner, the input kernel and the baselines in one visit, interleaved; timed once.
 
@@ -27,7 +33,7 @@ def confirm(
     subjects = [
         Subject(name="winner", source=trace.kernel_source(best)),
         Subject(name="input", source=first_source),
-        *baseline_subjects(),
+        *baseline_subjects(quick=quick),
     ]
     comparison = executor.run(CompareJob(subjects=subjects))
     stop.check()

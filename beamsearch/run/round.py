@@ -14,6 +14,7 @@ from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
+from beamsearch.run.baseline_times import BaselineTimes
 from beamsearch.run.candidates import names_of
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.known_floor import KnownFloor
@@ -74,6 +75,7 @@ class Rounds:
         floor: KnownFloor,
         *,
         interrupted: StopToken,
+        baselines: BaselineTimes | None = None,
         mailbox: Mailbox | None = None,
         asked_for_more: bool = False,
     ) -> None:
@@ -83,6 +85,8 @@ class Rounds:
         self.floor = floor
         self.interrupted = interrupted
         """Set when the user stops the run."""
+        self.baselines = baselines
+        """Measured beside the first round, where times are measured."""
         self.mailbox = mailbox
         """The batch files, where questions go through them."""
         settings = shared.settings
@@ -147,6 +151,8 @@ class Rounds:
         self.shared.observer.round_started(
             number, [f"{a.parent}: {a.direction}" for a in plan.assignments]
         )
+        if self.baselines is not None:
+            self.baselines.begin()
         limit = self._work([Worker(self.shared, view, a) for a in plan.assignments])
         if limit is None:
             self._close(done, plan)
@@ -211,6 +217,8 @@ class Rounds:
             if give_up is not None and time.monotonic() > give_up:
                 break  # what still waits for a model or a kernel is abandoned, to be done again
         self.interrupted.check()
+        if self.baselines is not None:
+            self.baselines.end()
         if out_of_time and (errors or give_up):
             return "the time limit is reached"
         return self._without_answers(workers, errors)

@@ -1,4 +1,4 @@
-"""Round 0: the first kernel, judged before anything is spent on others, floor and baselines."""
+"""Round 0: the first kernel, judged before anything is spent on others, and the floor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beamsearch.baselines.floor import measure_floor
-from beamsearch.baselines.reference_times import measure_baselines, no_baselines
+from beamsearch.baselines.reference_times import no_baselines
 from beamsearch.errors import KernelError, OutOfBudget, Unanswered, Waiting
 from beamsearch.executor.executor import Executor
 from beamsearch.executor.remote import RemoteExecutor
@@ -101,19 +101,9 @@ class FirstRound:
         if resumed and not isinstance(self.executor, RemoteExecutor):
             self._time_again(first.measurement, source)
         self._measure_floor()
-        self.observer.worker(0, "measuring the baselines")
-        baselines = recorded(
-            folder / "baselines.json",
-            Baselines,
-            lambda: (
-                measure_baselines(
-                    self.executor.run, source, problem=self.problem, machine=self.machine
-                )
-                if self.executor.measures
-                else no_baselines()
-            ),
-        )
-        self.progress.update(baselines=baselines)
+        if not self.executor.measures:
+            none = recorded(folder / "baselines.json", Baselines, no_baselines)
+            self.progress.update(baselines=none)
         everyone = first_candidates(self.trace)
         times = comparable_times(self.trace, everyone)
         beam = self._different(distinct(everyone, times))

@@ -31,6 +31,7 @@ from beamsearch.records.baselines import Baselines
 from beamsearch.records.packed import written_run
 from beamsearch.records.run import Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
+from beamsearch.run.baseline_times import BaselineTimes
 from beamsearch.run.confirmation import confirm, slower_than_compiler
 from beamsearch.run.context import Shared
 from beamsearch.run.first_kernels import NEXT
@@ -244,9 +245,17 @@ class _Run:
         source = self.source or first.find_kernel(card, proposer, mailbox)
         first.run(source)
         floor = KnownFloor(self.problem, self.machine, self.progress, self.observer)
-        baselines = self.progress.record.baselines
-        for baseline in (baselines.eager, baselines.compile, baselines.max_autotune):
-            floor.after(baseline)
+        baselines = None
+        if executor.measures and not isinstance(executor, RemoteExecutor):
+            baselines = BaselineTimes(
+                trace=self.trace,
+                problem=self.problem,
+                machine=self.machine,
+                executor=executor,
+                source=source,
+                floor=floor,
+                progress=self.progress,
+            )
         if missing := executor.missing_isolation():
             self.observer.note(missing_in_words(missing))
         shared = Shared(
@@ -264,10 +273,13 @@ class _Run:
             self.progress,
             floor,
             interrupted=self.stop,
+            baselines=baselines,
             mailbox=mailbox,
             asked_for_more=self.asked_for_more,
         )
         reason = rounds.run()
+        if baselines is not None:
+            baselines.end()
         if mailbox is not None:
             mailbox.close()
         return self._finish(executor, source, reason, floor)
@@ -338,7 +350,9 @@ class _Run:
         confirmation = None
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
-            confirmation = confirm(self.trace, executor, best, source, self.stop)
+            confirmation = confirm(
+                self.trace, executor, best, source, self.stop, quick=self.settings.quick
+            )
             floor.after(confirmation.winner)
             slower = slower_than_compiler(confirmation)
             before = progress.record.notes

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
 
 import torch
 
@@ -20,11 +19,11 @@ from beamsearch.judge.arguments import (
     derive_seed,
     fill_all,
     rearranged,
-    settle,
     storages_of,
 )
 from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer, SharedMemory
-from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments, open_tensor
+from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments
+from beamsearch.judge.verification.handout import Handout
 from beamsearch.judge.verification.negative_controls import (
     CannotTell,
     Sway,
@@ -45,43 +44,6 @@ ALWAYS_STORED = 2
 """Sets that stay in memory however large they are: timing rotates through them."""
 
 
-@dataclass(frozen=True)
-class Handout:
-    """An input set as one candidate process gets it."""
-
-    of: InputSet
-    given: dict[str, Any]
-    """What a call is bound to: `arguments`, and how their `storages` are mapped."""
-    wanted: dict[str, Any]
-    """Where its results go: `outputs`, and how their `storages` are mapped."""
-    inputs: list[Buffer]
-    results: list[Buffer]
-    checksums: list[int]
-    """Of the inputs, as they were handed out; of renewed ones, once their results are expected."""
-
-    def changed(self) -> set[int]:
-        """Numbers of the inputs' and parameters' storages that are not as they were handed out."""
-        sums = zip(self.inputs, self.checksums, strict=True)
-        return {number for number, (buffer, sum_) in enumerate(sums) if buffer.checksum() != sum_}
-
-    def state(self, name: str) -> tuple[int, torch.Tensor]:
-        """A parameter or buffer of the model: its storage's number, and what it holds."""
-        place = self.given["arguments"]["state"][name]["tensor"]
-        storages = [buffer.storage for buffer in self.inputs]
-        return place["storage"], open_tensor(place, storages, str(storages[0].device))
-
-    def sum_up(self, instance: Instance) -> None:
-        """Take the checksums of these values, which are in the inputs or ought to be."""
-        pairs = zip(self.inputs, storages_of(instance).values(), strict=True)
-        self.checksums[:] = [buffer.checksum_with(storage) for buffer, storage in pairs]
-
-    def poison(self) -> None:
-        """Make every result that is not written show."""
-        for buffer in self.results:
-            buffer.poison()
-        settle(self.results)
-
-
 @dataclass(eq=False)
 class InputSet:
     """Inputs and parameters from one seed, and what the reference makes of them."""
@@ -94,12 +56,12 @@ class InputSet:
     """Of what `forward` returns, then of the buffers that it updates."""
     instance: Instance | None
     """Where handouts are copied from it; on a GPU the shared memory is the only copy."""
-    shared: Handout | None = None
+    shared: SetHandout | None = None
     """On a GPU: the set in memory, none where it is made anew each time."""
     sway: Sway | None = field(default=None, init=False)
     """How far rounding moves its outputs, where that was asked and is small enough to store."""
 
-    def results(self, handout: Handout) -> list[torch.Tensor]:
+    def results(self, handout: SetHandout) -> list[torch.Tensor]:
         """What came back, on the judge's memory."""
         return [
             buffer.view(expected.dtype, tuple(expected.oracle.shape))
@@ -126,7 +88,7 @@ class InputSet:
         return self.sets.instance(self.seed, self.distribution)
 
     @contextmanager
-    def handout(self, layout: Layout | None = None) -> Iterator[Handout]:
+    def handout(self, layout: Layout | None = None) -> Iterator[SetHandout]:
         """The set as one process may have it; repaired or thrown away afterwards.
 
         A layout other than the plain one is for small sets: it is a copy of its own.
@@ -146,7 +108,7 @@ class InputSet:
                     if buffer not in shared:
                         buffer.close()
 
-    def _made_anew(self) -> Iterator[Handout]:
+    def _made_anew(self) -> Iterator[SetHandout]:
         """A set that is not in memory, for as long as it is needed."""
         sets, instance = self.sets, self.anew()
         try:
@@ -227,6 +189,9 @@ class InputSet:
         self.expected = self._oracles(instance)
         del instance
         self.sets.release(only_if_short=True)
+
+
+SetHandout: TypeAlias = Handout[InputSet]
 
 
 class InputSets:
@@ -363,7 +328,7 @@ class InputSets:
 
     def hand_out(
         self, inputs: InputSet, instance: Instance, buffers: Sequence[Buffer] = ()
-    ) -> Handout:
+    ) -> SetHandout:
         """An instance's values in shared memory: in these buffers, or in new ones."""
         storages = storages_of(instance)
         sizes = [storage.nbytes() + 2 * GUARD_BYTES for storage in storages.values()]

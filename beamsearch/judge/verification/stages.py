@@ -10,7 +10,7 @@ from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import Log, Rejected, guarded, names_in
 from beamsearch.judge.runner.client import Replay
 from beamsearch.judge.sandbox.processes import CandidateProcess
-from beamsearch.judge.verification.inputs import Handout, InputSet
+from beamsearch.judge.verification.inputs import InputSet, SetHandout
 from beamsearch.judge.verification.negative_controls import CannotTell
 from beamsearch.judge.verification.oracle import Expected
 from beamsearch.judge.verification.tolerance import compare, lower_precision
@@ -23,7 +23,7 @@ Loader = Callable[[str, Form], AbstractContextManager[Replay]]
 CHANGED_INPUTS = "the kernel changed its inputs or parameters; write to a new tensor"
 
 
-def bind(process: Callee, name: str, handout: Handout, timeout_s: float) -> None:
+def bind(process: Callee, name: str, handout: SetHandout, timeout_s: float) -> None:
     """Bind an input set under its name."""
     guarded(Stage.LOAD, "binding", process.ask, "bind", timeout_s, name=name, **handout.given)
 
@@ -60,7 +60,7 @@ def run_sets(
 
 def call_once(
     process: Callee,
-    handout: Handout,
+    handout: SetHandout,
     stage: Stage,
     timeout_s: float,
     name: str,
@@ -73,7 +73,12 @@ def call_once(
 
 
 def ask_once(
-    process: Callee, handout: Handout, stage: Stage, timeout_s: float, name: str, **options: Any
+    process: Callee,
+    handout: SetHandout,
+    stage: Stage,
+    timeout_s: float,
+    name: str,
+    **options: Any,
 ) -> dict[str, Any]:
     """Call what is bound under the name, and what its process answers. Raises Rejected."""
     handout.poison()
@@ -82,7 +87,11 @@ def ask_once(
 
 
 def check_result(
-    process: Callee, answer: dict[str, Any], handout: Handout, stage: Stage, where: str = ""
+    process: Callee,
+    answer: dict[str, Any],
+    handout: SetHandout,
+    stage: Stage,
+    where: str = "",
 ) -> tuple[str, str]:
     """Compare what a call handed over with the oracle: how many elements only rounding explains,
     and how the strides differ from the reference's, each empty where there is nothing to say.
@@ -102,7 +111,7 @@ def check_result(
     )
 
 
-def damaged(answer: dict[str, Any], handout: Handout, touched: Collection[int]) -> str | None:
+def damaged(answer: dict[str, Any], handout: SetHandout, touched: Collection[int]) -> str | None:
     """What was written that should not have been, or should have been and is not, or none. Inputs
     are put back."""
     if guards := names_in(answer.get("guards")):
@@ -148,7 +157,7 @@ def misfits(reported: list[Any], wanted: Sequence[Expected]) -> str | None:
     return None
 
 
-def compare_values(handout: Handout) -> tuple[int, str | None]:
+def compare_values(handout: SetHandout) -> tuple[int, str | None]:
     """How many elements only rounding explains, none where the set turns out to prove nothing; and
     what is wrong, or none."""
     inputs, excused = handout.of, 0
@@ -179,12 +188,12 @@ def other_strides(told: dict[str, Any], expected: Expected) -> str:
     return f"an output has strides {tuple(stride)}, the reference's has {expected.stride}"
 
 
-def place(handout: Handout) -> str:
+def place(handout: SetHandout) -> str:
     """The input set as a reason names it."""
     return f"on {handout.of.label} inputs of {shapes(handout)}"
 
 
-def shapes(handout: Handout) -> str:
+def shapes(handout: SetHandout) -> str:
     """The inputs' shapes as a person reads them."""
     arguments = handout.given["arguments"]
     named = [(name, arguments["values"][name]) for name in arguments["forward"]]
