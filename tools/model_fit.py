@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -126,3 +127,16 @@ def _ranks(values: Iterable[float]) -> list[float]:
                 ranks[place] = (first + last - 1) / 2
             first = last
     return ranks
+
+
+def concordance(times: Sequence[tuple[float, float]], apart: float, noise: float) -> float | None:
+    """Of pairs of (modelled, measured) times whose modelled ones differ by more than `apart` of the
+    larger, and the measured ones by more than `noise`: the share in which both have one order. None
+    without such pairs."""
+    signs = [
+        low[1] < high[1]
+        for low, high in itertools.combinations(sorted(times), 2)
+        if low[0] < high[0] * (1 - apart)
+        and min(low[1], high[1]) < max(low[1], high[1]) * (1 - noise)
+    ]
+    return sum(signs) / len(signs) if signs else None

@@ -35,6 +35,7 @@ from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import tunings
 from beamsearch.run.worker import Worker
 from beamsearch.search import (
+    MODELLED_NOISE,
     STRATEGIES,
     Limits,
     Plan,
@@ -297,9 +298,11 @@ class Rounds:
         self.shared.observer.round_ended(record, self.progress.save())
 
     def _confirm(self, number: int, best: Candidate, before: Candidate) -> bool:
-        """Whether the round's best, which seems faster, is: measured again beside the other."""
+        """Whether the round's best, which seems faster, is: measured again beside the other; of
+        modelled times by more than the model's own error."""
         if not self.shared.executor.measures:
-            return True
+            assert best.measurement is not None and before.measurement is not None
+            return is_win(best.measurement.time_ms, before.measurement.time_ms, MODELLED_NOISE)
         subjects = [Subject(name=c.name, source=self.shared.source(c)) for c in (best, before)]
 
         begin_profiles(self.shared, [best])  # a round's best always is profiled

@@ -45,6 +45,7 @@ from beamsearch.run.round_zero import FirstRound
 from beamsearch.run.standalone import standalone
 from beamsearch.run.stop import StopToken
 from beamsearch.run.winner import choose_winner
+from beamsearch.search import MODELLED_NOISE
 from beamsearch.settings import Settings, check_means_something, differences
 
 if TYPE_CHECKING:
@@ -372,5 +373,5 @@ def _notes(environment: Environment) -> list[str]:
     return [
         f"No NVIDIA GPU here: times are modelled for {environment.target} and print with ~; "
         "nothing was measured, and kernels were verified in Triton's interpreter on shrunk shapes "
-        "only."
+        f"only. A modelled time that is better by less than {MODELLED_NOISE:.0%} is no win."
     ]

@@ -6,11 +6,21 @@ import statistics
 
 import pytest
 
-from kernel_profiling.estimate.time_model import FITTED, estimate, launch_ms, parts_ms, work_of
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.problem import find_problem
+from beamsearch.search import MODELLED_NOISE, NOISE
+from kernel_profiling.estimate.time_model import (
+    FITTED,
+    Work,
+    estimate,
+    launch_ms,
+    parts_ms,
+    work_of,
+)
 from kernel_profiling.gpus import find_gpu
 from kernel_profiling.profile import CodeAccess, CodeRegion, Launch, Profile
 from tests import ROOT
-from tools.model_fit import Sample, fit, leave_one_out, loss, samples_of, spearman
+from tools.model_fit import Sample, concordance, fit, leave_one_out, loss, samples_of, spearman
 
 H200 = find_gpu("h200")
 FRESH = (
@@ -50,6 +60,33 @@ def test_ranks_variants_of_a_problem_it_has_not_seen(samples: list[Sample]) -> N
     print(correlations)
     assert statistics.median(correlations.values()) >= 0.8
     assert min(correlations.values()) >= 0.6
+
+
+def recorded_times() -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """(author, problem) -> (modelled, measured) times of the kernels of recorded runs."""
+    rows = json.loads((ROOT / "tests/data/h200_recorded.json").read_text())
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["failed"] or row["author"] == "input":
+            continue
+        works = [Work.model_validate(work) for work in row["works"]]
+        least = least_work(find_problem(row["problem"])).least_bytes / H200.bandwidth_gb_s / 1e6
+        modelled = max(sum(launch_ms(work, H200) for work in works), least)
+        found.setdefault((row["author"], row["problem"][:2]), []).append((modelled, row["ms"]))
+    return found
+
+
+def test_how_sure_a_modelled_win_is() -> None:
+    """Kernels that nothing was fitted to: those of the playbook, and those that a model wrote."""
+    shares = {
+        group: concordance(times, MODELLED_NOISE, NOISE)
+        for group, times in recorded_times().items()
+    }
+    print(shares)
+    playbook = [share for (author, _), share in shares.items() if author == "playbook" and share]
+    assert len(playbook) >= 4 and min(playbook) >= 0.75
+    everyone = [share for share in shares.values() if share is not None]
+    assert len(everyone) >= 7 and statistics.median(everyone) >= 0.8
 
 
 def test_committed_constants_are_the_fit(samples: list[Sample]) -> None:

@@ -1,4 +1,4 @@
-"""Loops of which a few turns cannot stand for all: their stores hang on what earlier turns left."""
+"""Loops of which a few turns cannot stand for all."""
 
 from __future__ import annotations
 
@@ -6,26 +6,47 @@ import ast
 import functools
 import linecache
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from kernel_profiling.syntax import parse
 
 
-def loops_with_memory(path: str) -> frozenset[int]:
-    """Lines of the `for` loops of a kernel's file in which a condition for a store follows from a
-    variable that is carried from turn to turn, such as the step within a tile of a loop over the
-    steps of all tiles. None where the file cannot be read."""
+class Loops(NamedTuple):
+    """Lines of `for` loops in a kernel's file."""
+
+    with_memory: frozenset[int] = frozenset()
+    """In which a condition for a store follows from a variable that is carried from turn to turn,
+    such as the step within a tile of a loop over the steps of all tiles."""
+    collecting: frozenset[int] = frozenset()
+    """In which a tuple grows by a value a turn: later code counts on all of them."""
+
+
+def loops_of(path: str) -> Loops:
+    """Those of a file; none where it cannot be read."""
     linecache.checkcache(path)
     return _found("".join(linecache.getlines(path)))
 
 
 @functools.lru_cache(maxsize=64)
-def _found(source: str) -> frozenset[int]:
+def _found(source: str) -> Loops:
     try:
         tree = parse(source)
     except SyntaxError:
-        return frozenset()
-    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For))
-    return frozenset(loop.lineno for loop in loops if _has_memory(loop))
+        return Loops()
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For)]
+    return Loops(
+        frozenset(loop.lineno for loop in loops if _has_memory(loop)),
+        frozenset(loop.lineno for loop in loops if _collects(loop)),
+    )
+
+
+def _collects(loop: ast.For) -> bool:
+    return any(
+        isinstance(node, ast.BinOp | ast.AugAssign)
+        and isinstance(node.op, ast.Add)
+        and isinstance(node.right if isinstance(node, ast.BinOp) else node.value, ast.Tuple)
+        for node in ast.walk(loop)
+    )
 
 
 def _has_memory(loop: ast.For) -> bool:

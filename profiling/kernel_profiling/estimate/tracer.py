@@ -14,7 +14,7 @@ import numpy as np
 from kernel_profiling.compiler.statements import statement_starts
 from kernel_profiling.estimate.coverage import Places, Stores
 from kernel_profiling.estimate.interpreter import Count
-from kernel_profiling.estimate.loops import loops_with_memory
+from kernel_profiling.estimate.loops import loops_of
 from kernel_profiling.gpus import SECTOR_BYTES
 from kernel_profiling.profile import AccessKind
 
@@ -92,7 +92,7 @@ class Tracer:
         self.work = 0.0
         self.file = file
         self.starts = statement_starts(file)
-        self.with_memory = loops_with_memory(file)
+        self.loops = loops_of(file)
         self.places = Places(sizes)
         self.strays: dict[tuple[int, AccessKind], int] = {}
         self.follows_data = False
@@ -132,14 +132,14 @@ class Tracer:
         inner = program.depth > 0
         keep = (BRIEF_ITERATIONS if self.brief else SAMPLED_ITERATIONS)[inner]
         full = INNER_ITERATIONS if inner else OUTER_ITERATIONS
-        if count <= (keep if self.brief else full):
+        line = self.current_line()
+        if count <= (keep if self.brief else full) or line in self.loops.collecting:
             chosen = [(index, 1.0) for index in range(count)]
         else:
             middle = (count - 2) / max(keep - 2, 1)
             first = 1.0 if keep > 2 else count - 1.0
             chosen = [(0, first), *((i, middle) for i in range(1, keep - 1)), (count - 1, 1.0)]
         outside = program.scale
-        line = self.current_line()
         self.turns[line] += outside * program.weight * count
         program.depth += 1
         loaded, stored = list[int](), list[int]()
@@ -153,7 +153,7 @@ class Tracer:
             if len(chosen) < count:
                 self.uneven_loads |= _uneven(loaded)
                 self.uneven_stores |= _uneven(stored) or (keep == 2 and any(stored))
-                self.uneven_stores |= line in self.with_memory
+                self.uneven_stores |= line in self.loops.with_memory
         finally:
             program.scale = outside
             program.depth -= 1
