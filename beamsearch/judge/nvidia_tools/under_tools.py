@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 
@@ -150,8 +151,15 @@ def check_memory(
             "memory safety: compute-sanitizer is not installed (it comes with the CUDA toolkit)"
         )
         return
-    for label, problem, form in calls:
-        report = run_sanitizer(program, problem, form, device, scratch / "sanitizer")
+    # Side by side: most of a run is Python's start, and nothing is timed.
+    with ThreadPoolExecutor(len(calls)) as pool:
+        folders = [scratch / "sanitizer" / str(number) for number in range(len(calls))]
+        runs = [
+            pool.submit(run_sanitizer, program, problem, form, device, folder)
+            for (_, problem, form), folder in zip(calls, folders, strict=True)
+        ]
+    for (label, _, _), run in zip(calls, runs, strict=True):
+        report = run.result()
         if error := first_error(report):
             reason = f"at {label} the kernel leaves its tensors: {error}"
             raise Rejected(Outcome.WRONG, Stage.MEMORY, reason)
