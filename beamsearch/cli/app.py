@@ -21,6 +21,7 @@ from beamsearch.cli.replay import replay
 from beamsearch.cli.resume import resume
 from beamsearch.cli.run import run
 from beamsearch.cli.show import show
+from beamsearch.cli.suite import suite
 from beamsearch.cli.time import time
 from beamsearch.cli.verify import verify
 from beamsearch.errors import BeamsearchError, Stopped, Waiting
@@ -76,6 +77,7 @@ for verb in (
     time,
     profile,
     show,
+    suite,
     audit,
     benchmark,
     doctor,
