@@ -29,7 +29,7 @@ from beamsearch.errors import BeamsearchError, Stopped, Waiting
 EXIT_CODES = """\b
 Exit codes:
   0    done; for verify: the kernel is correct
-  1    the answer is no: a kernel is wrong or missing, a check of doctor failed
+  1    the answer is no: a kernel is wrong or missing, a check of doctor or a problem failed
   2    what was asked cannot be done as asked: a name, a value, a file, a folder
   3    this needs an NVIDIA GPU and there is none
   4    the model endpoint refused or cannot be reached

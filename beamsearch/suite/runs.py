@@ -23,6 +23,7 @@ from beamsearch.suite.processes import forking
 
 if TYPE_CHECKING:
     from beamsearch.run.observer import Observer
+    from kernel_profiling.gpus import Gpu
 
 RECORD = "suite.json"
 LOGS = "logs"
@@ -56,22 +57,17 @@ def run_suite(
     Raises UsageError where the folder holds something else, EndpointError where nobody can be
     asked, Stopped after an interrupt.
     """
-    find_machine(settings.device, settings.target)
-    forking(*PRELOADED)
+    gpu = find_machine(settings.device, settings.target).gpu
     if settings.llm.kind != "batch":
         make_proposer(settings)
+    forking(*PRELOADED)
     stop = StopToken()
     with folder_lock(folder), stop_on_signal(stop):
-        suite = _open(folder, paths, settings)
-        write_record(folder / RECORD, suite)
-        for number, entry in enumerate(suite.entries):
-            if stop.is_set():
-                break
-            if entry.state != "finished":
-                suite = _go(folder, suite, number, watcher, observer, stop)
+        runs = _Runs(folder, _open(folder, paths, settings), gpu, watcher, observer, stop)
+        runs.go()
     if stop.is_set():
         raise Stopped("stopped; give the same command again to go on")
-    return suite
+    return runs.suite
 
 
 def read_suite(folder: Path) -> Suite:
@@ -117,8 +113,11 @@ def _of_lists(there: Sequence[str], asked: Sequence[str]) -> list[str]:
 
 
 def _opened_again(folder: Path, entry: Entry, grown: Sequence[str]) -> Entry:
-    """An entry as it goes on: one that is finished does where its run is gone, where limits of
-    each run changed, or where its share of the suite's ended it and that changed."""
+    """An entry as it goes on. One that failed is tried again: its file, or the endpoint, may be
+    mended. One that is finished goes on where its run is gone, where limits of each run changed, or
+    where its share of the suite's ended it and that changed."""
+    if entry.state == "failed":
+        return entry.with_values(state="waiting", reason=None)
     if entry.state != "finished":
         return entry
     trace = Trace(folder / entry.name)
@@ -129,46 +128,56 @@ def _opened_again(folder: Path, entry: Entry, grown: Sequence[str]) -> Entry:
     return entry.with_values(state="waiting")
 
 
-def _go(
-    folder: Path,
-    suite: Suite,
-    number: int,
-    watcher: Watcher,
-    observer: Callable[[IO[str]], Observer],
-    stop: StopToken,
-) -> Suite:
-    """Run one problem, and write the suite before and after."""
-    count, entry = len(suite.entries), suite.entries[number]
-    runs = [used_by_run(folder / other.name) for other in suite.entries]
-    settings = settings_of_run(suite, number, runs)
-    if isinstance(settings, str):
-        state = "waiting" if entry.state == "failed" else entry.state
-        suite = suite.with_entry(number, state=state, reason=settings)
-    else:
-        suite = suite.with_entry(number, state="running", reason=None)
-        write_record(folder / RECORD, suite)
-        watcher.begins(number + 1, count, entry, settings)
+class _Runs:
+    """The runs of a suite, each in a process of its own; the suite is on disk before and after."""
+
+    def __init__(
+        self,
+        folder: Path,
+        suite: Suite,
+        gpu: Gpu,
+        watcher: Watcher,
+        observer: Callable[[IO[str]], Observer],
+        stop: StopToken,
+    ) -> None:
+        self.folder = folder
+        self.suite = suite
+        self.gpu = gpu
+        self.watcher = watcher
+        self.observer = observer
+        self.stop = stop
+        self.used = [used_by_run(folder / entry.name) for entry in suite.entries]
+
+    def go(self) -> None:
+        """All that are not finished, in their order."""
+        write_record(self.folder / RECORD, self.suite)
+        for number, entry in enumerate(self.suite.entries):
+            if not self.stop.is_set() and entry.state != "finished":
+                self._one(number, entry)
+                self.used[number] = used_by_run(self.folder / entry.name)
+                self.watcher.ended(number + 1, len(self.used), self.suite.entries[number])
+
+    def _one(self, number: int, entry: Entry) -> None:
+        settings = settings_of_run(self.suite, number, self.used)
+        if isinstance(settings, str):
+            self._note(number, reason=settings)
+            return
+        self._note(number, state="running", reason=None)
+        self.watcher.begins(number + 1, len(self.used), entry, settings)
         begun = time.monotonic()
-        came_to, why = _run(folder, entry, settings, observer, stop)
-        seconds = entry.seconds + time.monotonic() - begun
-        suite = suite.with_entry(number, state=came_to, reason=why, seconds=round(seconds, 3))
-    write_record(folder / RECORD, suite)
-    watcher.ended(number + 1, count, suite.entries[number])
-    return suite
+        state, reason = self._run(entry, settings)
+        seconds = round(entry.seconds + time.monotonic() - begun, 3)
+        self._note(number, state=state, reason=reason, seconds=seconds)
 
+    def _note(self, number: int, **values: object) -> None:
+        self.suite = self.suite.with_entry(number, **values)
+        write_record(self.folder / RECORD, self.suite)
 
-def _run(
-    folder: Path,
-    entry: Entry,
-    settings: Settings,
-    observer: Callable[[IO[str]], Observer],
-    stop: StopToken,
-) -> Outcome:
-    own, log = folder / entry.name, folder / LOGS / f"{entry.name}.log"
-    log.parent.mkdir(exist_ok=True)
-    problem = Path(entry.path)
-    if (own / "run.json").is_file():
-        flaws = []
-    else:
-        flaws = flaws_of(problem, find_machine(settings.device, settings.target).gpu)
-    return run_apart(Task(problem, settings, own, log, observer, tuple(flaws)), stop)
+    def _run(self, entry: Entry, settings: Settings) -> Outcome:
+        own, log = self.folder / entry.name, self.folder / LOGS / f"{entry.name}.log"
+        log.parent.mkdir(exist_ok=True)
+        problem = Path(entry.path)
+        flaws = [] if Trace(own).run_file.is_file() else flaws_of(problem, self.gpu)
+        if self.stop.is_set():
+            return entry.state, None
+        return run_apart(Task(problem, settings, own, log, self.observer, tuple(flaws)), self.stop)
