@@ -102,7 +102,7 @@ class Lines:
             record = Trace(self.folder / entry.name).run_record()
             told = f"{tell(progress(record))}; {record.stop_reason}"
         took = f" after {clock(entry.seconds)}" if entry.seconds else ""
-        self.say(f"[{number}/{count}] {entry.name} {entry.state}{took}: {told or 'stopped'}")
+        self.say(f"[{number}/{count}] {entry.name} {entry.state}{took}: {told}")
 
     def say(self, line: str) -> None:
         """Print a line."""

@@ -1,5 +1,5 @@
-"""One run in a process of its own: a problem that dies or leaves memory behind takes no other one
-with it, and no run outlives who asked for it."""
+"""One run in a process of its own: a problem that hangs as it loads, dies, or leaves memory behind
+takes no other one with it, and no run outlives who asked for it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 LOCK_S = 10.0
 """How long a run waits for its folder: a process of a suite that was killed ends in less."""
+LOAD_S = 120.0
+"""How long a problem's file may take to load, the wait for its folder included: the largest of
+KernelBench are examined whole in half a minute."""
 END_S = 30.0
 """How long a process may take to end after its result: what it started is closed meanwhile."""
 PRELOADED = ("beamsearch.run.run", "beamsearch.suite.audit", "torch")
@@ -50,6 +53,8 @@ class Task:
 
 Outcome = tuple[State, str | None]
 """How far a run came, and in one line why no further."""
+LOADED = "loaded"
+"""What the process says once its problem is."""
 
 
 def run_apart(task: Task, stop: StopToken) -> Outcome:
@@ -59,19 +64,26 @@ def run_apart(task: Task, stop: StopToken) -> Outcome:
     process = context.Process(target=_work, args=(theirs, task))
     process.start()
     theirs.close()
-    is_asked = False
+    is_asked, is_loaded, begun = False, False, time.monotonic()
     try:
-        while not ours.poll(0.1):
+        while True:
+            if ours.poll(0.1):
+                said = ours.recv()
+                if said != LOADED:
+                    break
+                is_loaded = True
+            if not is_loaded and time.monotonic() - begun > LOAD_S:
+                return "failed", f"it did not load in {LOAD_S:.0f} s"
             if stop.is_set() and not is_asked:
                 process.terminate()
                 is_asked = True
-        outcome: Outcome = ours.recv()
         process.join(END_S)
+        outcome: Outcome = said
         return outcome
     except EOFError:
         process.join()
         if is_asked:
-            return "running", None
+            return "running", "stopped"
         code = process.exitcode
         return "failed", f"its process ended with exit code {code}: {_last_line(task.log)}"
     finally:
@@ -87,7 +99,7 @@ def _work(link: Connection, task: Task) -> None:
     with task.log.open("a") as log:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
-        outcome = _outcome(task, log)
+        outcome = _outcome(link, task, log)
     with suppress(BrokenPipeError):  # who asked was stopped meanwhile
         link.send(outcome)
 
@@ -99,13 +111,14 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _outcome(task: Task, log: IO[str]) -> Outcome:
+def _outcome(link: Connection, task: Task, log: IO[str]) -> Outcome:
     from beamsearch.problem.problem import read_problem
     from beamsearch.run.run import run
 
     try:
         _wait_for(task.folder)
         problem = read_problem(task.problem)
+        link.send(LOADED)
         run(
             problem,
             task.settings,
@@ -119,7 +132,7 @@ def _outcome(task: Task, log: IO[str]) -> Outcome:
     except Stopped as error:
         if isinstance(error.__cause__, OutOfBudget):
             return "waiting", one_line(str(error.__cause__))
-        return "running", None
+        return "running", "stopped"
     except BeamsearchError as error:
         return "failed", one_line(str(error))
     return "finished", None

@@ -144,14 +144,15 @@ def row_of(entry: Entry, folder: Path) -> Row:
         "cost_usd": None if total.without_cost else total.cost_usd,
         "flaws": [fault.flaw for fault in record.flaws],
     }
-    ended = [record.stop_reason] if record.stop_reason and not entry.reason else []
+    notes += [record.stop_reason] if record.stop_reason and not notes else []
+    notes += record.notes
     row = Row.model_validate(values | _times(trace, record, rounds))
-    told = [f"{called(name)}: {why}" for name, why in _untimed(record).items()]
-    if row.winner is not None and not row.is_correct:
-        told.append("the best kernel fails a closer look")
-    if row.faster_baseline is not None:
-        told.append(f"{called(row.faster_baseline)} is faster than the kernel: use that")
-    return row.with_values(notes=[*notes, *ended, *told])
+    if record.confirmation is not None:
+        untimed = record.confirmation.baselines.absent
+        notes += [f"no {called(name)}: {why}" for name, why in untimed.items()]
+    if row.faster_baseline == "eager":  # of the compiler's, the run has a note
+        notes.append("eager is faster than the kernel: use that")
+    return row.with_values(notes=notes)
 
 
 def attempts(rounds: Sequence[RoundRecord]) -> int | None:
@@ -210,8 +211,3 @@ def _times(trace: Trace, record: RunRecord, rounds: Sequence[RoundRecord]) -> di
         "baselines_ms": baselines,
         "floor_ms": record.floor.time_ms if record.floor else None,
     }
-
-
-def _untimed(record: RunRecord) -> dict[str, str]:
-    """Why baselines have no time, where others may have one."""
-    return record.confirmation.baselines.absent if record.confirmation else {}

@@ -58,12 +58,13 @@ def run_suite(
     asked, Stopped after an interrupt.
     """
     gpu = find_machine(settings.device, settings.target).gpu
-    if settings.llm.kind != "batch":
-        make_proposer(settings)
     forking(*PRELOADED)
     stop = StopToken()
     with folder_lock(folder), stop_on_signal(stop):
-        runs = _Runs(folder, _open(folder, paths, settings), gpu, watcher, observer, stop)
+        suite = _open(folder, paths, settings)
+        if suite.settings.llm.kind != "batch":
+            make_proposer(suite.settings)
+        runs = _Runs(folder, suite, gpu, watcher, observer, stop)
         runs.go()
     if stop.is_set():
         raise Stopped("stopped; give the same command again to go on")

@@ -9,7 +9,11 @@ import time
 
 import pytest
 
+from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import ProblemError
+from beamsearch.run.stop import StopToken
+from beamsearch.settings import Settings
+from beamsearch.suite.one_run import Task, run_apart
 from beamsearch.suite.problems import files_of, unique_names
 from tests import PYTHONPATH
 from tests.commands import beamsearch
@@ -79,6 +83,14 @@ def test_killed_in_mid_run_it_goes_on(folder):
     assert done.returncode == 1 and "broken begins" in done.stdout
     assert "doubling begins" not in done.stdout
     assert (suite / "doubling" / "run.json").stat().st_mtime_ns == ended
+
+
+def test_a_problem_that_ends_its_process_is_a_reason(tmp_path):
+    problem, log = tmp_path / "problem.py", tmp_path / "log"
+    problem.write_text("import os\nprint('the last', flush=True)\nos._exit(7)")
+    task = Task(problem, Settings(), tmp_path / "run", log, PlainDisplay)
+    outcome = run_apart(task, StopToken())
+    assert outcome == ("failed", "its process ended with exit code 7: the last")
 
 
 def test_a_list_names_problems_as_a_command_line_does(folder, monkeypatch):
