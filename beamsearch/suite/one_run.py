@@ -59,6 +59,7 @@ LOADED = "loaded"
 
 def run_apart(task: Task, stop: StopToken) -> Outcome:
     """Do a run in a process of its own. `stop` stops it cleanly."""
+    task.log.touch()
     context = forking(*PRELOADED)
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(theirs, task))
