@@ -46,7 +46,7 @@ class Point(Record):
     still: int
     """Problems that made so many; the others count with their last gain."""
     speedup: float
-    """Geometric mean over the input kernel."""
+    """Geometric mean."""
 
 
 class OfSource(Record):
@@ -70,6 +70,9 @@ class OfSource(Record):
     little_headroom: list[str] = []
     """Problems whose best baseline is so near to the floor that a share means nothing."""
     gains: list[Point] = []
+    """Over the input kernel."""
+    gains_over_baseline: list[Point] = []
+    """Over each problem's best baseline."""
 
 
 class Costs(Record):
@@ -142,10 +145,11 @@ def figures(rows: Sequence[Row], taken: bool = False) -> Figures:
     )
 
 
-def gain_curve(rows: Sequence[Row]) -> list[Point]:
-    """How the speedup over the input kernel grows with the candidates judged: after 1, 2, 4, 8…
-    and after all. A problem with fewer counts with its last; one without any is left out."""
-    curves = [row.gains for row in rows if row.gains]
+def gain_curve(gains: Sequence[Sequence[float]]) -> list[Point]:
+    """How the speedup grows with the candidates judged: after 1, 2, 4, 8… and after all. `gains`
+    has a problem's speedup after each candidate; a problem with fewer counts with its last, one
+    without any is left out."""
+    curves = [curve for curve in gains if curve]
     most, count, counts = max(map(len, curves), default=0), 1, []
     while count < most:
         counts.append(count)
@@ -186,7 +190,8 @@ def of_sources(rows: Sequence[Row]) -> list[OfSource]:
                 little_headroom=[
                     row.name for row in here if row.baselines_ms and not row.has_headroom
                 ],
-                gains=gain_curve(here),
+                gains=gain_curve([row.gains for row in here]),
+                gains_over_baseline=gain_curve([row.gains_over_baseline for row in here]),
             )
         )
     return found

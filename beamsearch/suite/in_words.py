@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from beamsearch.records.baselines import BASELINES, called
-from beamsearch.suite.figures import THRESHOLDS, Average, Costs, Figures, OfSource
+from beamsearch.suite.figures import THRESHOLDS, Average, Costs, Figures, OfSource, Point
 from beamsearch.suite.rows import LEAST_HEADROOM, Row
 
 COLUMNS = (
@@ -113,9 +113,12 @@ def sentences(found: OfSource) -> list[str]:
     if found.recommended is None:
         lines.append("no baseline was timed: there is no fast_p, no headroom and no win here")
     else:
-        lines += _headroom("kernels as they are", raw.headroom)
+        lines += _headroom("as they are", raw.headroom)
         lines += _headroom("a baseline where it is faster", found.recommended.headroom)
-        lines += _headroom("kernels without flawed problems", _of(found.raw_without_flawed))
+        lines += _headroom("as they are, no flaws", _of(found.raw_without_flawed))
+        lines += _headroom(
+            "a baseline where it is faster, no flaws", _of(found.recommended_without_flawed)
+        )
         lines += _named(
             f"little headroom, best baseline within {LEAST_HEADROOM:g} times the floor",
             found.little_headroom,
@@ -123,12 +126,8 @@ def sentences(found: OfSource) -> list[str]:
         lines += _named("faster than every baseline", found.won)
         lines += _named("slower than a baseline, which is what to use there", found.faster_baseline)
     about = "~" if found.source == "modelled" else ""
-    points = [
-        f"{about}{point.speedup:.3f} after {point.candidates} ({point.still} made so many)"
-        for point in found.gains
-    ]
-    if points:
-        lines.append(f"speedup over the input kernel by candidates: {', '.join(points)}")
+    lines += _grown("the input kernel", found.gains, about)
+    lines += _grown("the best baseline", found.gains_over_baseline, about)
     return lines
 
 
@@ -151,6 +150,14 @@ def totals(rows: Sequence[Row], costs: Costs) -> str:
     if flawed:
         told.append(f"{flawed} with flaws, where a win may mean little")
     return f"{len(rows)} problems: {', '.join(told)}"
+
+
+def _grown(over: str, points: Sequence[Point], about: str) -> list[str]:
+    told = [
+        f"{about}{point.speedup:.3f} after {point.candidates} ({point.still} made so many)"
+        for point in points
+    ]
+    return [f"speedup over {over} by candidates: {', '.join(told)}"] if told else []
 
 
 def _of(figures: Figures | None) -> Average | None:

@@ -83,6 +83,15 @@ class Row(Record):
             return False
         return is_win(self.time_ms, self.baselines_ms[best])
 
+    @property
+    def gains_over_baseline(self) -> list[float]:
+        """The gains over the best baseline in place of the input kernel, by the winner's visit;
+        empty without baselines."""
+        best = self.best_baseline
+        if best is None or self.input_ms is None:
+            return []
+        return [gain * self.baselines_ms[best] / self.input_ms for gain in self.gains]
+
     def used_ms(self, taken: bool) -> float | None:
         """The winner's time; with `taken`, that of a baseline that beats it. None where no winner
         is correct."""

@@ -91,12 +91,15 @@ def test_measured_and_modelled_times_never_meet():
 
 
 def test_the_gain_grows_with_the_candidates():
-    rows = [FASTER.with_values(gains=[1.0, 2.0, 2.0, 4.0]), SLOWER.with_values(gains=[3.0])]
-    curve = [(point.candidates, point.still) for point in gain_curve([*rows, FAILED])]
-    assert curve == [(1, 2), (2, 1), (4, 1)]
-    speedups = [point.speedup for point in gain_curve(rows)]
-    assert speedups == pytest.approx([math.sqrt(3), math.sqrt(6), math.sqrt(12)])
-    assert gain_curve([FAILED]) == []
+    gains = [[1.0, 2.0, 2.0, 4.0], [3.0], []]
+    curve = gain_curve(gains)
+    assert [(point.candidates, point.still) for point in curve] == [(1, 2), (2, 1), (4, 1)]
+    assert [p.speedup for p in curve] == pytest.approx([math.sqrt(n) for n in (3, 6, 12)])
+    assert gain_curve([[]]) == []
+    # The best baseline takes 1.2 ms where the input kernel takes 8
+    row = FASTER.with_values(gains=[1.0, 4.0])
+    assert row.gains_over_baseline == pytest.approx([0.15, 0.6])
+    assert FAILED.gains_over_baseline == []
 
 
 def test_costs_are_told_only_where_all_are_known():
