@@ -21,6 +21,7 @@ from beamsearch.cli.replay import replay
 from beamsearch.cli.resume import resume
 from beamsearch.cli.run import run
 from beamsearch.cli.show import show
+from beamsearch.cli.suite import suite
 from beamsearch.cli.time import time
 from beamsearch.cli.verify import verify
 from beamsearch.errors import BeamsearchError, Stopped, Waiting
@@ -28,7 +29,7 @@ from beamsearch.errors import BeamsearchError, Stopped, Waiting
 EXIT_CODES = """\b
 Exit codes:
   0    done; for verify: the kernel is correct
-  1    the answer is no: a kernel is wrong or missing, a check of doctor failed
+  1    the answer is no: a kernel is wrong or missing, a check of doctor or a problem failed
   2    what was asked cannot be done as asked: a name, a value, a file, a folder
   3    this needs an NVIDIA GPU and there is none
   4    the model endpoint refused or cannot be reached
@@ -76,6 +77,7 @@ for verb in (
     time,
     profile,
     show,
+    suite,
     audit,
     benchmark,
     doctor,

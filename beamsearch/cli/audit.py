@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_module
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,8 +17,8 @@ ProblemsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[PROBLEM]...",
-        help="As in run, or a folder of problems, or a level of KernelBench. Default: all that "
-        "come along; with --kernelbench, its levels 1 to 3.",
+        help="As in run, or a folder of problems, or a level of KernelBench, or a file with one of "
+        "these a line. Default: all that come along; with --kernelbench, its levels 1 to 3.",
     ),
 ]
 
@@ -41,6 +40,7 @@ def audit(
     """
     from beamsearch.gpu.machine import find_machine
     from beamsearch.suite.audits import audits
+    from beamsearch.suite.problems import files_of
 
     gpu = find_machine(None, target).gpu
     paths = files_of(problems or [], kernelbench)
@@ -58,28 +58,6 @@ def audit(
         typer.echo(summary(found))
     if failed:
         raise typer.Exit(1)
-
-
-def files_of(names: list[str], kernelbench: Path | None) -> list[Path]:
-    """The files of the named problems, each once. Raises ProblemError."""
-    from beamsearch.errors import ProblemError
-    from beamsearch.problem.kernelbench import WHOLE, is_kernelbench, kernelbench_files
-    from beamsearch.problem.problem import FILES, find_problem, list_problems
-
-    found: dict[Path, None] = {}
-    for name in names or (WHOLE if kernelbench else list_problems()):
-        folder = Path(name)
-        if is_kernelbench(name) and not folder.is_dir():
-            found |= dict.fromkeys(kernelbench_files(kernelbench, name))
-        elif folder.is_dir() and not any((folder / own).is_file() for own in FILES):
-            patterns = ("*.py", *(f"*/{own}" for own in FILES))
-            here = sorted(path for pattern in patterns for path in folder.glob(pattern))
-            if not here:
-                raise ProblemError(f"no problem in {folder}: none of {', '.join(patterns)}")
-            found |= dict.fromkeys(here)
-        else:
-            found[find_problem(name, kernelbench).path] = None
-    return list(found)
 
 
 def told(one: Audit) -> str:

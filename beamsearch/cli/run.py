@@ -11,13 +11,9 @@ import typer
 from beamsearch.cli.options import JsonOption, KernelBenchOption, ProblemArgument, takes_settings
 from beamsearch.errors import Stopped, UsageError
 
-AUDIT_S = 20.0
-"""Seconds that a run waits to hear whether its problem is flawed: a usual one takes three."""
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamsearch.records.audit import Fault
     from beamsearch.records.run import RunRecord
     from beamsearch.run.observer import Observer
 
@@ -80,13 +76,15 @@ def run(
     if output is not None and output.exists() and not output.is_dir():
         raise UsageError(f"--output {output} is a file; give a folder, new or of an earlier run")
 
+    from beamsearch.gpu.machine import find_machine
     from beamsearch.problem.problem import find_problem
     from beamsearch.run import run as runner
+    from beamsearch.suite.audits import flaws_of
 
     found = find_problem(problem, kernelbench)
     folder = output if output is not None else fresh_folder(found.name)
     begun = folder.exists() and (folder / "run.json").is_file()
-    flaws = [] if begun else flaws_of(found.path, settings.target)
+    flaws = [] if begun else flaws_of(found.path, find_machine(None, settings.target).gpu)
     observe(
         lambda observer: runner.run(
             found, settings, folder, kernel=kernel, observer=observer, flaws=flaws
@@ -94,20 +92,6 @@ def run(
         folder,
         json,
     )
-
-
-def flaws_of(problem: Path, target: str | None) -> list[Fault]:
-    """What a quick audit finds; nothing where it takes too long, or the problem cannot be run,
-    which the run says by itself."""
-    from beamsearch.gpu.machine import find_machine
-    from beamsearch.suite.audits import audits
-
-    gpu = find_machine(None, target).gpu
-    return [
-        fault
-        for one in audits([problem], gpu, timeout_s=AUDIT_S, quick=True)
-        for fault in one.faults
-    ]
 
 
 def fresh_folder(problem: str) -> Path:

@@ -76,23 +76,29 @@ def find_problem(name: str, kernelbench: Path | None = None) -> Problem:
     """A problem by full name, unique part of its name, folder or file; `level1/43` is that of a
     checkout of KernelBench.
 
-    Raises ProblemError where it is unknown or ambiguous, with the near names.
+    Raises ProblemError where it is unknown or ambiguous, with the near names, or does not load.
     """
+    return read_problem(find_file(name, kernelbench))
+
+
+def find_file(name: str, kernelbench: Path | None = None) -> Path:
+    """The file of a problem named as in `find_problem`, which is not read. Raises ProblemError
+    where it is unknown or ambiguous."""
     root = data_folder("problems")
     folder = Path(name)
     for path in (folder, *(folder / file for file in FILES), root / name / "problem.py"):
         if path.is_file():
-            return read_problem(path)
+            return path
     if is_kernelbench(name):
         files = kernelbench_files(kernelbench, name)
         if len(files) > 1:
             raise ProblemError(f"{name} is {len(files)} problems; name one, as level1/43")
-        return read_problem(files[0])
+        return files[0]
     names = list_problems()
     found = [n for n in names if name and n.lower().startswith(name.lower())]
     found = found or [n for n in names if name and name.lower() in n.lower()]
     if len(found) == 1:
-        return read_problem(root / found[0] / "problem.py")
+        return root / found[0] / "problem.py"
     if found:
         raise ProblemError(f"{name!r} could be any of: {', '.join(found)}; give more of the name")
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names

@@ -3,24 +3,23 @@ one with it."""
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
 from beamsearch.problem.problem import name_of
-from beamsearch.records.audit import Audit
+from beamsearch.records.audit import Audit, Fault
+from beamsearch.suite.processes import forking
 from kernel_profiling.errors import one_line
 from kernel_profiling.gpus import Gpu
 
 TIMEOUT_S = 120.0
 """The largest networks of KernelBench take half a minute on one core."""
+AUDIT_S = 20.0
+"""Seconds that a run waits to hear whether its problem is flawed: a usual one takes three."""
 
 
 def audits(
@@ -33,10 +32,7 @@ def audits(
 ) -> Iterator[Audit]:
     """The audit of every file, in the order in which they end; `jobs` at once, each of which may
     take `timeout_s`. `quick` as in `audit`."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["beamsearch.suite.audit", "torch"])
-    with _ignoring_interrupts():
-        ensure_running()
+    context = forking("beamsearch.suite.audit", "torch")
     waiting = list(reversed(paths))
     running: dict[Connection, tuple[Any, Path, float]] = {}
     try:
@@ -65,17 +61,14 @@ def audits(
             process.kill()
 
 
-@contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """What is started within never hears of Ctrl-C, which is for who asked."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def flaws_of(problem: Path, gpu: Gpu) -> list[Fault]:
+    """What a quick audit finds; nothing where it takes too long, or the problem cannot be run,
+    which the run says by itself."""
+    return [
+        fault
+        for one in audits([problem], gpu, timeout_s=AUDIT_S, quick=True)
+        for fault in one.faults
+    ]
 
 
 def _answer(link: Connection, path: Path, gpu: Gpu, quick: bool) -> None:

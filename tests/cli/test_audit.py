@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.cli.audit import files_of
 from beamsearch.errors import ProblemError
+from beamsearch.suite.problems import files_of
 from tests.commands import beamsearch
 from tests.suite.problems import write
 

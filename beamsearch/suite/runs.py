@@ -1,0 +1,184 @@
+"""Many problems run one after another, each in its own folder, from wherever they stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
+
+from beamsearch.errors import Stopped, UsageError
+from beamsearch.gpu.machine import find_machine
+from beamsearch.proposer.factory import decided, make_proposer
+from beamsearch.records.suite import Entry, Suite
+from beamsearch.records.trace import Trace, read_record, write_record
+from beamsearch.run.lock import folder_lock, stop_on_signal
+from beamsearch.run.stop import StopToken
+from beamsearch.settings import LIMITS, Settings, differences
+from beamsearch.suite.audits import flaws_of
+from beamsearch.suite.budget import is_cut_short, settings_of_run, used_by_run
+from beamsearch.suite.one_run import PRELOADED, Outcome, Task, run_apart
+from beamsearch.suite.problems import unique_names
+from beamsearch.suite.processes import forking
+
+if TYPE_CHECKING:
+    from beamsearch.run.observer import Observer
+    from kernel_profiling.gpus import Gpu
+
+RECORD = "suite.json"
+LOGS = "logs"
+BESIDE = (RECORD, "results.csv", "report.html", LOGS, ".lock")
+"""What stands beside the runs' folders."""
+OF_WHOLE = ("time_limit_s", "max_cost")
+"""Limits that are the suite's, not each run's."""
+
+
+class Watcher(Protocol):
+    """Sees what a suite does."""
+
+    def begins(self, number: int, count: int, entry: Entry, settings: Settings) -> None:
+        """A problem's run begins, or goes on, with these settings; `number` counts from 1."""
+
+    def ended(self, number: int, count: int, entry: Entry) -> None:
+        """A problem's run ended, or could not begin."""
+
+
+def run_suite(
+    folder: Path,
+    paths: Sequence[Path],
+    settings: Settings,
+    *,
+    watcher: Watcher,
+    observer: Callable[[IO[str]], Observer],
+) -> Suite:
+    """Run problems in a folder, from the start or from what is there; a problem that fails is an
+    entry with its reason. `observer` makes who watches a run and writes its log.
+
+    Raises UsageError where the folder holds something else, EndpointError where nobody can be
+    asked, Stopped after an interrupt.
+    """
+    gpu = find_machine(settings.device, settings.target).gpu
+    forking(*PRELOADED)
+    stop = StopToken()
+    with folder_lock(folder), stop_on_signal(stop):
+        suite = _open(folder, paths, settings)
+        if suite.settings.llm.kind != "batch":
+            make_proposer(suite.settings)
+        runs = _Runs(folder, suite, gpu, watcher, observer, stop)
+        runs.go()
+    if stop.is_set():
+        raise Stopped("stopped; give the same command again to go on")
+    return runs.suite
+
+
+def read_suite(folder: Path) -> Suite:
+    """`suite.json` of a folder. Raises UsageError where there is none."""
+    if not (folder / RECORD).is_file():
+        raise UsageError(f"{folder} holds no suite (no {RECORD} in it)")
+    return read_record(folder / RECORD, Suite)
+
+
+def _open(folder: Path, paths: Sequence[Path], settings: Settings) -> Suite:
+    """The suite that is there, with the limits that are asked now, or a new one. Raises UsageError
+    where another one is there, naming the difference."""
+    if not (folder / RECORD).is_file():
+        if any(path.name not in (".lock", f".{RECORD}.partial") for path in folder.iterdir()):
+            raise UsageError(f"{folder} is not empty and holds no suite; give another --output")
+        names = unique_names(paths, BESIDE)
+        entries = [Entry(name=n, path=str(p)) for n, p in zip(names, paths, strict=True)]
+        return Suite(settings=decided(settings), entries=entries)
+    there = read_suite(folder)
+    if settings.llm.kind == "auto":
+        settings = settings.thought_by(str(there.settings.llm))
+    different = _of_lists([entry.path for entry in there.entries], [str(path) for path in paths])
+    different += differences(there.settings, settings)
+    if different:
+        raise UsageError(
+            f"{folder} holds another suite ({'; '.join(different)}); give another --output, or the "
+            "same problems and settings to go on with it"
+        )
+    grown = [name for name in LIMITS if getattr(there.settings, name) != getattr(settings, name)]
+    entries = [_opened_again(folder, entry, grown) for entry in there.entries]
+    return Suite(settings=settings, entries=entries)
+
+
+def _of_lists(there: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """What differs between two lists of problems."""
+    gone = [path for path in there if path not in asked]
+    new = [path for path in asked if path not in there]
+    told = [f"{gone[0]} and {len(gone) - 1} more are not asked for"] if len(gone) > 1 else []
+    told += [f"{gone[0]} is not asked for"] if len(gone) == 1 else []
+    told += [f"{new[0]} and {len(new) - 1} more are not in it"] if len(new) > 1 else []
+    told += [f"{new[0]} is not in it"] if len(new) == 1 else []
+    return told or (["another order of the problems"] if list(there) != list(asked) else [])
+
+
+def _opened_again(folder: Path, entry: Entry, grown: Sequence[str]) -> Entry:
+    """An entry as it goes on. One that failed is tried again: its file, or the endpoint, may be
+    mended. One that is finished goes on where its run is gone, where limits of each run changed, or
+    where its share of the suite's ended it and that changed."""
+    if entry.state == "failed":
+        return entry.with_values(state="waiting", reason=None)
+    if entry.state != "finished":
+        return entry
+    trace = Trace(folder / entry.name)
+    if trace.run_file.is_file():
+        of_runs = any(name not in OF_WHOLE for name in grown)
+        if not (of_runs or (grown and is_cut_short(trace.run_record()))):
+            return entry
+    return entry.with_values(state="waiting")
+
+
+class _Runs:
+    """The runs of a suite, each in a process of its own; the suite is on disk before and after."""
+
+    def __init__(
+        self,
+        folder: Path,
+        suite: Suite,
+        gpu: Gpu,
+        watcher: Watcher,
+        observer: Callable[[IO[str]], Observer],
+        stop: StopToken,
+    ) -> None:
+        self.folder = folder
+        self.suite = suite
+        self.gpu = gpu
+        self.watcher = watcher
+        self.observer = observer
+        self.stop = stop
+        self.used = [used_by_run(folder / entry.name) for entry in suite.entries]
+
+    def go(self) -> None:
+        """All that are not finished, in their order."""
+        write_record(self.folder / RECORD, self.suite)
+        for number, entry in enumerate(self.suite.entries):
+            if not self.stop.is_set() and entry.state != "finished":
+                self._one(number, entry)
+                self.used[number] = used_by_run(self.folder / entry.name)
+                self.watcher.ended(number + 1, len(self.used), self.suite.entries[number])
+
+    def _one(self, number: int, entry: Entry) -> None:
+        settings = settings_of_run(self.suite, number, self.used)
+        if isinstance(settings, str):
+            self._note(number, reason=settings)
+            return
+        self._note(number, state="running", reason=None)
+        self.watcher.begins(number + 1, len(self.used), entry, settings)
+        begun = time.monotonic()
+        state, reason = self._run(entry, settings)
+        seconds = round(entry.seconds + time.monotonic() - begun, 3)
+        self._note(number, state=state, reason=reason, seconds=seconds)
+
+    def _note(self, number: int, **values: object) -> None:
+        self.suite = self.suite.with_entry(number, **values)
+        write_record(self.folder / RECORD, self.suite)
+
+    def _run(self, entry: Entry, settings: Settings) -> Outcome:
+        own, log = self.folder / entry.name, self.folder / LOGS / f"{entry.name}.log"
+        log.parent.mkdir(exist_ok=True)
+        problem = Path(entry.path)
+        flaws = [] if Trace(own).run_file.is_file() else flaws_of(problem, self.gpu)
+        if self.stop.is_set():
+            return entry.state, None
+        return run_apart(Task(problem, settings, own, log, self.observer, tuple(flaws)), self.stop)

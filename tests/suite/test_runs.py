@@ -1,0 +1,115 @@
+"""A suite that is killed goes on where it was; what fails is a row."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from beamsearch.cli.display import PlainDisplay
+from beamsearch.errors import ProblemError
+from beamsearch.run.stop import StopToken
+from beamsearch.settings import Settings
+from beamsearch.suite.one_run import Task, run_apart
+from beamsearch.suite.problems import files_of, unique_names
+from tests import PYTHONPATH
+from tests.commands import beamsearch
+from tests.llm.runs import PROBLEM
+
+SETTINGS = ("--rounds", "1", "--workers", "1", "--variants", "1", "--llm", "playbook")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copytree(PROBLEM, tmp_path / "doubling")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "problem.py").write_text("x = (")
+    (tmp_path / "all.txt").write_text("# ours\nbroken\n\ndoubling  # small\n")
+    return tmp_path
+
+
+def states(suite):
+    return [entry["state"] for entry in json.loads((suite / "suite.json").read_text())["entries"]]
+
+
+def test_killed_in_mid_run_it_goes_on(folder):
+    suite = folder / "suite"
+    command = ("suite", "all.txt", "--output", "suite", *SETTINGS)
+    where = {"cwd": folder, "CUDA_VISIBLE_DEVICES": ""}
+    # Given a suite that is killed when a run has its first round
+    process = subprocess.Popen(
+        [sys.executable, "-m", "beamsearch", *command],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": PYTHONPATH, "CUDA_VISIBLE_DEVICES": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    first_round = suite / "doubling" / "optimization_trace" / "round_0" / "round.json"
+    until = time.monotonic() + 200
+    while not first_round.is_file() and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    said = process.communicate()[0]
+    assert states(suite) == ["failed", "running"], said
+    judged = first_round.stat().st_mtime_ns
+
+    # When it is given with another list or other settings, then it says what differs
+    for other, named in (
+        (("suite", "doubling", "--output", "suite", *SETTINGS), "broken/problem.py is not asked"),
+        ((*command, "--beam", "3"), "beam: 2 there, 3 asked"),
+    ):
+        done = beamsearch(*other, **where)
+        assert done.returncode == 2 and named in done.stderr
+
+    # When it is given again, then the run goes on
+    done = beamsearch(*command, "--json", **where)
+    assert done.returncode == 1, done.stderr
+    assert states(suite) == ["failed", "finished"]
+    assert first_round.stat().st_mtime_ns == judged
+    told = json.loads(done.stdout)
+    broken, doubling = told["rows"]
+    assert "does not parse" in broken["notes"][0]
+    assert doubling["source"] == "modelled" and doubling["candidates"] == 1
+    assert doubling["baselines_ms"] == {} and told["figures"][0]["recommended"] is None
+    assert (suite / "results.csv").read_text().count(",~") == 5
+
+    # And what is finished is not run again, while limits may grow
+    ended = (suite / "doubling" / "run.json").stat().st_mtime_ns
+    done = beamsearch(*command, "--time-limit", "1h", **where)
+    assert done.returncode == 1 and "broken begins" in done.stdout
+    assert "doubling begins" not in done.stdout
+    assert (suite / "doubling" / "run.json").stat().st_mtime_ns == ended
+
+
+def test_a_problem_that_ends_its_process_is_a_reason(tmp_path):
+    problem, log = tmp_path / "problem.py", tmp_path / "log"
+    problem.write_text("import os\nprint('the last', flush=True)\nos._exit(7)")
+    task = Task(problem, Settings(), tmp_path / "run", log, PlainDisplay)
+    outcome = run_apart(task, StopToken())
+    assert outcome == ("failed", "its process ended with exit code 7: the last")
+
+
+def test_a_list_names_problems_as_a_command_line_does(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    paths = [folder / name / "problem.py" for name in ("broken", "doubling")]
+    assert files_of(["all.txt", "doubling", str(folder)], None) == paths
+    (folder / "empty.txt").write_text("# nothing\n")
+    with pytest.raises(ProblemError, match="names no problem"):
+        files_of(["empty.txt"], None)
+
+
+def test_every_problem_has_a_folder_of_its_own(tmp_path):
+    files = [
+        "level1/1_a.py",
+        "level2/1_a.py",
+        "x/level2/1_a.py",
+        "p/b/problem.py",
+        "q/b/problem.py",
+    ]
+    names = unique_names([tmp_path / file for file in files], ["logs"])
+    assert names == ["1_a", "level2_1_a", "1_a_2", "b", "q_b"]
+    assert unique_names([tmp_path / "logs.py"], ["logs"]) != ["logs"]
