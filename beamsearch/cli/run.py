@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import threading
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,13 +80,18 @@ def run(
 
     from beamsearch.gpu.machine import find_machine
     from beamsearch.problem.problem import find_problem
-    from beamsearch.run import run as runner
     from beamsearch.suite.audits import flaws_of
 
     found = find_problem(problem, kernelbench)
     folder = output if output is not None else fresh_folder(found.name)
     begun = folder.exists() and (folder / "run.json").is_file()
+    # What the run needs is imported beside the audit, which is done by another process.
+    importing = threading.Thread(target=import_module, args=("beamsearch.run.run",))
+    importing.start()
     flaws = [] if begun else flaws_of(found.path, find_machine(None, settings.target).gpu)
+    importing.join()
+    from beamsearch.run import run as runner
+
     observe(
         lambda observer: runner.run(
             found, settings, folder, kernel=kernel, observer=observer, flaws=flaws
