@@ -128,7 +128,6 @@ def _words(
         "small": _small(seen.small),
         "tolerance": TOLERANCE[problem.dtype],
         "rows": "".join(f"| `{one.name}` | {_row(one.value)} |\n" for one in arguments),
-        "module_told": f"the module that {problem.name} was written for",
         "depends": _depends(problem.source),
     }
 

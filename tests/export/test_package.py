@@ -191,6 +191,10 @@ def test_a_module_is_replaced_in_a_model_and_nothing_else_changes(depthwise, mon
         found = torch.autograd.grad(output.float().square().sum(), leaves)
         assert all(torch.equal(one, other) for one, other in zip(found, gradients, strict=True))
 
+    # And gradients of gradients, which it has not, are no silent zeros
+    with pytest.raises(RuntimeError, match="no gradients of gradients"):
+        torch.autograd.grad(model(x).sum(), x, create_graph=True)
+
     # And the operator is what was called
     with torch.profiler.profile() as seen:
         model(x)
