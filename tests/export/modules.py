@@ -33,11 +33,6 @@ class Several(nn.Module):
         return y, y.sum(-1) * k, y.argmax(-1), x
 
 
-class Attended(nn.Module):
-    def forward(self, x):
-        return x * x.mean(0)
-
-
 def scaled(x, weight):
     return beside.times(x, weight)
 
@@ -54,8 +49,8 @@ tied[1].weight = tied[0].weight
 number = 3
 
 
-def make_block():
-    return Block(48).bfloat16().eval()
+def make_block(dim=48, **others):
+    return Block(dim).bfloat16().eval()
 
 
 def make_nothing():
