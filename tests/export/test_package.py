@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from beamsearch.errors import UsageError
 from beamsearch.export.new_problem import make_problem
@@ -21,6 +22,7 @@ from beamsearch.export.package import (
     write_package,
 )
 from beamsearch.export.winner import winner_of
+from beamsearch.records.measurement import Measurement
 from tests import ROOT
 from tests.commands import beamsearch
 from tests.export.modules import write_modules
@@ -199,6 +201,42 @@ def test_a_module_is_replaced_in_a_model_and_nothing_else_changes(depthwise, mon
     with torch.profiler.profile() as seen:
         model(x)
     assert any("depthwise::operator" in event.key for event in seen.key_averages())
+
+
+def test_the_kernel_gets_what_it_was_verified_for_and_nothing_else(depthwise, monkeypatch):
+    # Given tensors of a GPU that is not here, by their shapes alone
+    monkeypatch.syspath_prepend(depthwise.parent)
+    ours = importlib.import_module("depthwise.operator")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")
+    shape, dtype = (16, 64, 512, 512), torch.bfloat16
+    with FakeTensorMode():
+        x = torch.empty(shape, dtype=dtype, device="cuda")
+        weight = torch.empty_strided((64, 1, 3, 3), (9, 5, 3, 1), dtype=dtype, device="cuda")
+        assert ours.is_verified(x, weight), "a stride of one element is any"
+
+        # When anything of them differs, then the kernel is not called
+        for other in (
+            torch.empty((8, *shape[1:]), dtype=dtype, device="cuda"),
+            torch.empty(shape, dtype=torch.float16, device="cuda"),
+            torch.empty(shape, dtype=dtype),
+            torch.empty(shape, dtype=dtype, device="cuda", memory_format=torch.channels_last),
+        ):
+            assert not ours.is_verified(other, weight)
+        assert not ours.is_verified(x, torch.empty((64, 1, 3, 3), device="cuda"))
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA A100")
+        assert not ours.is_verified(x, weight)
+
+
+def test_after_a_run_without_a_gpu_no_kernel_is_called_by_itself(tmp_path):
+    winner = winner_of(DEPTHWISE)
+    where = winner.record.environment.with_values(gpu=None, gpu_uuid=None, target="H200 SXM")
+    record = winner.record.with_values(environment=where, confirmation=None)
+    modelled = Measurement(source="modelled", time_ms=0.25, gpu="H200 SXM")
+    best = winner.candidate.with_values(measurement=modelled)
+    files = files_of(replace(winner, record=record, candidate=best), "conv")
+    assert "\nGPUS = ()\n" in files["operator.py"]
+    told = " ".join(files["README.md"].split())
+    assert "No GPU has verified it" in told and "~0.25 ms, by a model; nothing was timed" in told
 
 
 def test_a_module_with_another_setting_is_refused(depthwise, monkeypatch):
