@@ -134,9 +134,9 @@ def check_command(command: Command, folder: Path, made: list[str]) -> None:
     program, *rest = command.words
     name = Path(program).name
     if name.startswith("python"):
-        check_python(rest)
+        check_python(rest, made)
     elif name == "beamsearch":
-        check_ours(rest)
+        check_ours(rest, made)
     elif name != "pip" and name not in NOT_OURS:
         raise Untrue(f"{command}: {program} is no program that documents may show")
     for before, word in zip(command.words, command.words[1:], strict=False):
@@ -146,12 +146,12 @@ def check_command(command: Command, folder: Path, made: list[str]) -> None:
             raise Untrue(f"{command}: {reason}")
 
 
-def check_python(words: list[str]) -> None:
-    """Check what follows `python` on a command line."""
+def check_python(words: list[str], made: list[str]) -> None:
+    """Check what follows `python` on a command line; `made` as in `check_command`."""
     if words[:2] == ["-m", "beamsearch"]:
-        check_ours(words[2:])
+        check_ours(words[2:], made)
     elif words[0] == "benchmark.py":
-        check_ours(["benchmark", *words[1:]])
+        check_ours(["benchmark", *words[1:]], made)
     else:
         program = tuple(words[:2] if words[0] == "-m" else words[:1])
         if program[0] == "-m" and not is_module(program[1]):
@@ -169,8 +169,9 @@ def is_module(name: str) -> bool:
         return False
 
 
-def check_ours(words: list[str]) -> None:
-    """Have our command line read the words, without doing what they say. Raises what it raises."""
+def check_ours(words: list[str], made: list[str]) -> None:
+    """Have our command line read the words, without doing what they say. Raises what it raises. A
+    problem may be one of those that earlier commands `made`."""
     group: Any = typer.main.get_command(app)
     if words in ([], ["--help"], ["--version"]):
         return
@@ -181,7 +182,8 @@ def check_ours(words: list[str]) -> None:
         given = verb.make_context(words[0], list(words[1:])).params
         problem = given.get("problem")
         # A checkout of KernelBench is the reader's.
-        if isinstance(problem, str) and not (given.get("kernelbench") and is_kernelbench(problem)):
+        theirs = given.get("kernelbench") and is_kernelbench(str(problem))
+        if isinstance(problem, str) and problem not in made and not theirs:
             find_problem(problem)
 
 

@@ -15,6 +15,8 @@ from beamsearch import __version__
 from beamsearch.cli.audit import audit
 from beamsearch.cli.benchmark import benchmark
 from beamsearch.cli.doctor import doctor
+from beamsearch.cli.export import export
+from beamsearch.cli.new import new
 from beamsearch.cli.problems import problems
 from beamsearch.cli.profile import profile
 from beamsearch.cli.replay import replay
@@ -73,12 +75,14 @@ for verb in (
     resume,
     replay,
     problems,
+    new,
     verify,
     time,
     profile,
     show,
     suite,
     audit,
+    export,
     benchmark,
     doctor,
 ):

@@ -6,19 +6,10 @@ import ast
 from typing import Any
 
 from beamsearch.problem.instance import instantiate
+from beamsearch.problem.pinned import pinned
 from beamsearch.problem.problem import Problem
 from beamsearch.records.candidate import Candidate
 from kernel_profiling.syntax import parse
-
-PINNED = '''def _pin(tuner, choice):
-    """Choose what was timed, where this Triton still has it under that name."""
-    while not hasattr(tuner, "configs"):
-        tuner = tuner.fn
-    tuner.configs = [c for c in tuner.configs if str(c) == choice] or tuner.configs
-
-
-'''
-"""What stands below an autotuned kernel, so that it does not tune itself again."""
 
 
 def standalone(problem: Problem, source: str, best: Candidate) -> str:
@@ -31,15 +22,8 @@ def standalone(problem: Problem, source: str, best: Candidate) -> str:
         f"# Best kernel of a beam search on {problem.name} ({problem.dtype}): {best.name}, "
         f"{best.measurement}.\n# {' '.join(best.description.split())}\n"
     )
-    parts = [heading + source.rstrip() + "\n"]
-    if best.measurement and best.measurement.configs:
-        pins = [_pin(name, config) for name, config in best.measurement.configs.items()]
-        parts.append("\n\n" + PINNED + "".join(pins))
-    return "".join([*parts, _call(problem, source) or ""])
-
-
-def _pin(name: str, config: str) -> str:
-    return f"_pin({name}, {config!r})\n"
+    configs = best.measurement.configs if best.measurement else {}
+    return heading + pinned(source, configs) + (_call(problem, source) or "")
 
 
 def _call(problem: Problem, source: str) -> str | None:

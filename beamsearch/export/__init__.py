@@ -1,0 +1,1 @@
+"""From a user's module to a problem, and from a winner to an operator for that module."""
