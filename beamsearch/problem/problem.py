@@ -12,7 +12,7 @@ from typing import get_args
 
 from beamsearch.errors import ProblemError
 from beamsearch.paths import data_folder
-from beamsearch.problem.functional import FILE, as_kernelbench, is_functional
+from beamsearch.problem.functional import FILE, as_kernelbench, is_functional, split_number
 from beamsearch.problem.kernelbench import is_kernelbench, kernelbench_files
 from beamsearch.problem.sizes import sizes_of
 from beamsearch.settings import Precision
@@ -74,7 +74,7 @@ def list_problems() -> list[str]:
 
 def find_problem(name: str, kernelbench: Path | None = None) -> Problem:
     """A problem by full name, unique part of its name, folder or file; `level1/43` is that of a
-    checkout of KernelBench.
+    checkout of KernelBench, `tasks/norm:2` the second configuration of robust-kbench's.
 
     Raises ProblemError where it is unknown or ambiguous, with the near names.
     """
@@ -83,6 +83,10 @@ def find_problem(name: str, kernelbench: Path | None = None) -> Problem:
     for path in (folder, *(folder / file for file in FILES), root / name / "problem.py"):
         if path.is_file():
             return read_problem(path)
+    task, number = split_number(name)
+    for path in (Path(task), Path(task) / FILE):
+        if is_functional(path):
+            return read_problem(path if number == 1 else path.with_name(f"{FILE}:{number}"))
     if is_kernelbench(name):
         files = kernelbench_files(kernelbench, name)
         if len(files) > 1:
@@ -103,9 +107,12 @@ def find_problem(name: str, kernelbench: Path | None = None) -> Problem:
 
 
 def read_problem(path: Path) -> Problem:
-    """The problem in a file. Raises ProblemError where it does not load."""
+    """The problem in a file, or in a configuration of one (`func_forward.py:2`). Raises
+    ProblemError where it does not load."""
+    name, number = split_number(path.name)
+    task = path.with_name(name)
     try:
-        source = as_kernelbench(path) if is_functional(path) else path.read_text()
+        source = as_kernelbench(task, number) if is_functional(task) else path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemError(f"cannot read the problem {path}: {error}") from error
     problem = Problem(name=name_of(path), path=path.resolve(), source=source, dtype="float32")
@@ -119,6 +126,9 @@ def read_problem(path: Path) -> Problem:
 
 def name_of(path: Path) -> str:
     """What the problem in a file is called."""
+    name, number = split_number(path.name)
+    if name == FILE and number > 1:
+        return f"{path.parent.name}-{number}"
     return path.parent.name if path.name in FILES else path.stem
 
 
