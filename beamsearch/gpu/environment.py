@@ -125,9 +125,3 @@ def pick_device(asked: int | None) -> int | None:
         have = f"devices 0 to {len(present) - 1}" if present else "no NVIDIA GPU"
         raise UsageError(f"--device {asked}: this machine has {have}")
     return asked
-
-
-def cache_folder() -> Path:
-    """Where measurements are kept between runs: `$XDG_CACHE_HOME/beamsearch`."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "beamsearch"

@@ -201,9 +201,12 @@ def call_arguments(
     for name, value in _by_dotted_name(hyper).items():
         values.setdefault(name, value)
     parameters = list(inspect.signature(type(model).__init__).parameters)[1:]
-    for name, value in zip(parameters, init, strict=False):
-        values.setdefault(name, value)
-    return CallArguments(values=values, forward=forward, init=init, state=state)
+    given = [_is_plain(value) or hasattr(value, "untyped_storage") for value in init]
+    for name, value, is_given in zip(parameters, init, given, strict=False):
+        if is_given:
+            values.setdefault(name, value)
+    own = init if all(given) else ()
+    return CallArguments(values=values, forward=forward, init=own, state=state)
 
 
 def _by_dotted_name(items: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from beamsearch.errors import ProblemError
 from beamsearch.paths import data_folder
 from beamsearch.problem.functional import FILE, as_kernelbench, is_functional, split_number
 from beamsearch.problem.kernelbench import is_kernelbench, kernelbench_files
+from beamsearch.problem.pretrained import STANDS_IN, from_configuration, replace_loads
 from beamsearch.problem.sizes import sizes_of
 from beamsearch.settings import Precision
 from kernel_profiling.syntax import parse
@@ -145,8 +146,12 @@ def load_module(problem: Problem) -> ModuleType:
         ast.fix_missing_locations(tree)
     module = ModuleType(f"problem_{problem.name}")
     module.__file__ = str(problem.path)
+    if replace_loads(tree):
+        setattr(module, STANDS_IN, from_configuration)
     try:
         exec(compile(tree, str(problem.path), "exec"), module.__dict__)
+    except ProblemError as error:
+        raise ProblemError(f"{problem.path} fails to load: {error}") from error
     except Exception as error:
         raise ProblemError(
             f"{problem.path} fails to load: {type(error).__name__}: {error}"

@@ -51,7 +51,8 @@ def reference_maker(
     def make(arguments: CallArguments) -> Callable[[], Any]:
         if not made:
             with torch.device(device):
-                model = without_dropout(module.Model(*arguments.init))
+                init = arguments.init or module.get_init_inputs()
+                model = without_dropout(module.Model(*init))
             draws = draws_of(problem)
             model = with_draws(model, len(arguments.forward) - len(draws), draws)
             model = model.requires_grad_(False)
