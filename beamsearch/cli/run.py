@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beamsearch.cli.options import JsonOption, KernelBenchOption, ProblemArgument, takes_settings
+from beamsearch.cli.options import (
+    JsonOption,
+    KernelBenchOption,
+    ProblemArgument,
+    ScaleOption,
+    takes_settings,
+)
 from beamsearch.errors import Stopped, UsageError
 
 AUDIT_S = 20.0
@@ -49,6 +55,7 @@ def run(
     kernel: KernelOption = None,
     config: ConfigOption = None,
     kernelbench: KernelBenchOption = None,
+    scale: ScaleOption = None,
     json: JsonOption = False,
 ) -> None:
     """Make a problem's kernel fast.
@@ -70,12 +77,13 @@ def run(
         raise UsageError(f"--output {output} is a file; give a folder, new or of an earlier run")
 
     from beamsearch.problem.problem import find_problem
+    from beamsearch.problem.scale import at_scale
     from beamsearch.run import run as runner
 
-    found = find_problem(problem, kernelbench)
+    found = at_scale(find_problem(problem, kernelbench), scale)
     folder = output if output is not None else fresh_folder(found.name)
     begun = folder.exists() and (folder / "run.json").is_file()
-    flaws = [] if begun else flaws_of(found.path, settings.target)
+    flaws = [] if begun else flaws_of(found.path, settings.target, scale)
     observe(
         lambda observer: runner.run(
             found, settings, folder, kernel=kernel, observer=observer, flaws=flaws
@@ -85,7 +93,7 @@ def run(
     )
 
 
-def flaws_of(problem: Path, target: str | None) -> list[Fault]:
+def flaws_of(problem: Path, target: str | None, scale: float | None = None) -> list[Fault]:
     """What a quick audit finds; nothing where it takes too long, or the problem cannot be run,
     which the run says by itself."""
     from beamsearch.gpu.machine import find_machine
@@ -94,7 +102,7 @@ def flaws_of(problem: Path, target: str | None) -> list[Fault]:
     gpu = find_machine(None, target).gpu
     return [
         fault
-        for one in audits([problem], gpu, timeout_s=AUDIT_S, quick=True)
+        for one in audits([problem], gpu, timeout_s=AUDIT_S, quick=True, scale=scale)
         for fault in one.faults
     ]
 

@@ -6,14 +6,12 @@ CUDA's driver is asked from a short-lived process: one that has initialised CUDA
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from beamsearch.errors import UsageError
 

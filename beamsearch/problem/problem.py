@@ -40,6 +40,9 @@ class Problem:
     precision: Precision = "reference"
     """How imprecise products of float32 may be, the reference's own too."""
 
+    scaled: str = ""
+    """Where its source has other sizes than its file: the factor, and which; see `scale.py`."""
+
     def __hash__(self) -> int:
         return hash((self.source, self.dtype, *sorted(self.sizes.items()), self.precision))
 

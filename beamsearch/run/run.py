@@ -316,6 +316,7 @@ class _Run:
         else:
             record = RunRecord(
                 problem=self.problem.name,
+                scaled=self.problem.scaled,
                 problem_dtype=self.problem.dtype,
                 settings=self.settings,
                 environment=environment,

@@ -30,9 +30,10 @@ def audits(
     *,
     timeout_s: float = TIMEOUT_S,
     quick: bool = False,
+    scale: float | None = None,
 ) -> Iterator[Audit]:
     """The audit of every file, in the order in which they end; `jobs` at once, each of which may
-    take `timeout_s`. `quick` as in `audit`."""
+    take `timeout_s`. `quick` and `scale` as in `audit`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["beamsearch.suite.audit", "torch"])
     with _ignoring_interrupts():
@@ -45,7 +46,7 @@ def audits(
                 path = waiting.pop()
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(
-                    target=_answer, args=(theirs, path, gpu, quick), daemon=True
+                    target=_answer, args=(theirs, path, gpu, quick, scale), daemon=True
                 )
                 process.start()
                 theirs.close()
@@ -78,7 +79,7 @@ def _ignoring_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _answer(link: Connection, path: Path, gpu: Gpu, quick: bool) -> None:
+def _answer(link: Connection, path: Path, gpu: Gpu, quick: bool, scale: float | None) -> None:
     import warnings
 
     import torch
@@ -88,7 +89,7 @@ def _answer(link: Connection, path: Path, gpu: Gpu, quick: bool) -> None:
     warnings.simplefilter("ignore")  # what a file's own code warns of is its author's
     torch.set_num_threads(1)
     try:
-        found = audit(path, gpu, quick=quick)
+        found = audit(path, gpu, quick=quick, scale=scale)
     except Exception as error:  # noqa: BLE001 - a file may raise anything; its line says so
         found = _failed(path, f"{type(error).__name__}: {one_line(str(error))}", 0.0)
     with suppress(BrokenPipeError):  # who asked was stopped meanwhile
