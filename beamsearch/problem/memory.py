@@ -50,9 +50,9 @@ def memory_need(inputs: int, weights: int, outputs: int, dtype_bytes: int) -> Me
     """What a problem takes whose inputs, weights and outputs are so many bytes, in a dtype of so
     many bytes an element.
 
-    The oracle is in float32, in float64 for problems of float64: that it may be in float64 for others
-    too hangs on what is free. It is computed on widened copies of the weights, and of inputs that
-    are not as wide already.
+    The oracle is in float32, for problems of float64 in float64 (for others too where much is free,
+    which is not counted). It is computed on widened copies of the weights, and of inputs that are
+    not as wide already.
     """
     oracle_bytes = max(4, dtype_bytes)
     oracle = outputs * oracle_bytes // dtype_bytes

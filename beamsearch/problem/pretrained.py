@@ -1,5 +1,5 @@
-"""Models of the `transformers` package that a problem loads by name: built from configurations, with
-random weights and without the network."""
+"""Models of the `transformers` package that a problem loads by name: built from configurations,
+with random weights and without the network."""
 
 from __future__ import annotations
 

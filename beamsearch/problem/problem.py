@@ -15,7 +15,7 @@ from beamsearch.paths import data_folder
 from beamsearch.problem.functional import FILE, as_kernelbench, is_functional, split_number
 from beamsearch.problem.kernelbench import is_kernelbench, kernelbench_files
 from beamsearch.problem.pretrained import STANDS_IN, from_configuration, replace_loads
-from beamsearch.problem.sizes import sizes_of
+from beamsearch.problem.sizes import MAKERS, SMALL_MAKERS, sizes_of
 from beamsearch.settings import Precision
 from kernel_profiling.syntax import parse
 
@@ -159,4 +159,7 @@ def load_module(problem: Problem) -> ModuleType:
         raise ProblemError(
             f"{problem.path} fails to load: {type(error).__name__}: {error}"
         ) from error
+    if problem.sizes.get(SMALL_MAKERS[0]):
+        for maker, small in zip(MAKERS, SMALL_MAKERS, strict=True):
+            setattr(module, maker, getattr(module, small, getattr(module, maker)))
     return module

@@ -11,8 +11,8 @@ from beamsearch.problem.shrink import Extent, integer_sizes, measure
 from beamsearch.problem.sizes import rewritten
 
 ALIGNED = 16
-"""A size that is a multiple of a power of two stays one of it, up to this: the least side of a block
-of `tl.dot`, and of two bytes each a sector of 32 bytes, the least that a GPU's memory moves."""
+"""A size that is a multiple of a power of two stays one of it, up to this: the least side of a
+block of `tl.dot`, and of two bytes each a sector of 32 bytes, the least that a GPU reads."""
 LEAST = 4
 """Sizes up to this stay: as in `shrink`, they are kernel sizes, strides and the like."""
 CLOSE = 1.2

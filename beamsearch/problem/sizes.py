@@ -12,6 +12,11 @@ from kernel_profiling.syntax import parse
 
 MAKERS = ("get_inputs", "get_init_inputs")
 """Functions whose own numbers may be sizes."""
+SMALL = "SMALL"
+"""Name of the small sizes that a problem offers itself."""
+SMALL_MAKERS = ("get_small_inputs", "get_small_init_inputs")
+"""Functions by which it offers small inputs where sizes say too little. The first one's name among
+the sizes of a shrunk problem has them take the places of `MAKERS`."""
 
 
 @dataclass(frozen=True)
