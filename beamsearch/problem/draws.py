@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from beamsearch.problem.sizes import MAKERS
+from beamsearch.problem.sizes import MAKERS, SMALL_MAKERS
 from kernel_profiling.syntax import parse
 
 F = torch.nn.functional
@@ -115,6 +115,8 @@ class Given(TorchFunctionMode):
         return _given(func, args, kwargs, value)
 
 
+UNSEEN = (*MAKERS, *SMALL_MAKERS, "__init__")
+"""Functions that may draw: they make inputs and weights."""
 _UNTOLD = ("generator", "out", "inplace", "pin_memory", "requires_grad")
 """Options of a call that say nothing of the values."""
 
@@ -150,7 +152,7 @@ def may_draw(source: str) -> bool:
 
     def nodes(owner: ast.AST) -> Iterator[ast.AST]:
         for node in ast.iter_child_nodes(owner):
-            if not (isinstance(node, ast.FunctionDef) and node.name in (*MAKERS, "__init__")):
+            if not (isinstance(node, ast.FunctionDef) and node.name in UNSEEN):
                 yield node
                 yield from nodes(node)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from beamsearch.errors import ProblemError
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.scale import at_scale
+from kernel_profiling.errors import one_line
 
 HALVINGS = 8
 """How often a scale is halved in search of one that fits."""
@@ -46,38 +49,57 @@ class MemoryNeed:
         return f"{self.total / 1e9:.2f} GB ({told})"
 
 
-def memory_need(inputs: int, weights: int, outputs: int, dtype_bytes: int) -> MemoryNeed:
-    """What a problem takes whose inputs, weights and outputs are so many bytes, in a dtype of so
-    many bytes an element.
+class Stored(NamedTuple):
+    """Bytes of some tensors as they are, and as the oracle has them."""
 
-    The oracle is in float32, for problems of float64 in float64 (for others too where much is free,
-    which is not counted). It is computed on widened copies of the weights, and of inputs that are
-    not as wide already.
-    """
-    oracle_bytes = max(4, dtype_bytes)
-    oracle = outputs * oracle_bytes // dtype_bytes
-    wide_inputs = inputs * oracle_bytes // dtype_bytes if oracle_bytes > dtype_bytes else 0
-    wide_weights = weights * oracle_bytes // dtype_bytes
+    own: int
+    wide: int
+
+
+def memory_need(inputs: Stored, weights: Stored, outputs: Stored) -> MemoryNeed:
+    """What a problem takes whose tensors are so many bytes. Of the inputs, `wide` are the copies
+    alone that the oracle makes; of weights, the model's copy; of outputs, the oracle's."""
     return MemoryNeed(
-        inputs=inputs,
-        weights=weights,
-        outputs=outputs,
-        oracle=2 * oracle + inputs + wide_inputs + wide_weights,
-        second_set=inputs + weights + oracle,
+        inputs=inputs.own,
+        weights=weights.own,
+        outputs=outputs.own,
+        oracle=2 * outputs.wide + inputs.own + inputs.wide + weights.wide,
+        second_set=inputs.own + weights.own + outputs.wide,
     )
 
 
 def needed(problem: Problem) -> MemoryNeed:
-    """The same of a problem, by its shapes alone. Raises ProblemError where it does not run so."""
+    """The same of a problem, by its shapes alone. Raises ProblemError where it does not run so.
+
+    The oracle is in float32, for problems of float64 in float64 (for others too where much is free,
+    which is not counted).
+    """
     import torch
 
-    from beamsearch.problem.least_work import least_work
+    from beamsearch.problem.dispatch_modes import ShapesOfRecurrence
 
-    work, instance = least_work(problem), instantiate(problem, "meta")
-    weights = sum(tensor.nbytes for tensor in instance.arguments.state.values())
-    inputs = work.bytes_read - weights
-    dtype: torch.dtype = getattr(torch, problem.dtype)
-    return memory_need(inputs, weights, work.bytes_written, dtype.itemsize)
+    wide = torch.float64 if problem.dtype == "float64" else torch.float32
+
+    def stored(values: Iterable[Any], *, copied: bool) -> Stored:
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        as_oracle = [t.to(wide) if t.is_floating_point() else t for t in tensors]
+        pairs = zip(tensors, as_oracle, strict=True)
+        counted = [new.nbytes for old, new in pairs if copied or new is not old]
+        return Stored(sum(tensor.nbytes for tensor in tensors), sum(counted))
+
+    instance = instantiate(problem, "meta")
+    with ShapesOfRecurrence():  # type: ignore[no-untyped-call]
+        try:
+            output = instance.reference()
+        except (RuntimeError, NotImplementedError) as error:
+            told = one_line(str(error))
+            raise ProblemError(f"{problem.name} does not run on shapes alone: {told}") from error
+    outputs = output if isinstance(output, tuple | list) else [output]
+    return memory_need(
+        stored(instance.inputs, copied=False),
+        stored(instance.arguments.state.values(), copied=True),
+        stored(outputs, copied=True),
+    )
 
 
 def check_fits(problem: Problem, free_bytes: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from beamsearch.errors import ProblemError
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.least_work import least_work
-from beamsearch.problem.memory import MemoryNeed, check_fits, memory_need, needed
+from beamsearch.problem.memory import MemoryNeed, Stored, check_fits, memory_need, needed
 from beamsearch.problem.problem import find_problem, read_problem
 from beamsearch.problem.scale import at_scale, scaled_size
 from beamsearch.problem.shrink import integer_sizes
@@ -106,22 +106,42 @@ def test_a_problem_that_its_weights_keep_large_says_how_small_it_can_be(tmp_path
 
 
 def test_what_a_problem_takes_is_the_sum_by_hand():
-    # In float32, the oracle is computed on a copy of the weights, and inputs are as they are.
-    assert memory_need(100, 40, 60, 4) == MemoryNeed(
-        inputs=100, weights=40, outputs=60, oracle=2 * 60 + 100 + 40, second_set=100 + 40 + 60
+    # float32: the oracle has inputs as they are, a copy of the weights, and outputs as large.
+    need = memory_need(Stored(100, 0), Stored(40, 40), Stored(60, 60))
+    assert need == MemoryNeed(
+        inputs=100, weights=40, outputs=60, oracle=60 + 60 + 100 + 40, second_set=100 + 40 + 60
     )
-    # In bfloat16 the oracle's outputs, inputs and weights are twice as large.
-    half = memory_need(100, 40, 60, 2)
-    assert half.oracle == 2 * 120 + 100 + 200 + 80 and half.second_set == 100 + 40 + 120
-    assert half.total == 100 + 40 + 60 + half.oracle + half.second_set
-    # An oracle of float64 is in float64.
-    assert memory_need(800, 0, 800, 8).oracle == 2 * 800 + 800
+    assert need.total == 200 + 260 + 200
 
 
-def test_of_a_problem_it_follows_from_its_shapes(tmp_path):
-    need = needed(write(tmp_path, WEIGHTS))
+INTEGERS = """
+import torch
+DTYPE = "bfloat16"
+rows, columns = 64, 128
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(columns, 32)
+    def forward(self, x, where):
+        return x * self.table(where), where + 1
+def get_inputs():
+    return [torch.rand(rows, 32), torch.randint(0, columns, (rows,))]
+def get_init_inputs(): return []
+"""
+
+
+def test_of_a_problem_it_follows_from_its_tensors(tmp_path):
+    # In bfloat16: what is no whole number takes twice as much for the oracle.
+    x, where, table, product = 2 * 64 * 32, 8 * 64, 2 * 128 * 32, 2 * 64 * 32
+    assert needed(write(tmp_path, INTEGERS)) == memory_need(
+        Stored(x + where, 2 * x),
+        Stored(table, 2 * table),
+        Stored(product + where, 2 * product + where),
+    )
     inputs, weights, outputs = 4 * 64 * 1024, 4 * 1024 * 2048, 4 * 64 * 2048
-    assert need == memory_need(inputs, weights, outputs, 4)
+    assert needed(write(tmp_path, WEIGHTS)) == memory_need(
+        Stored(inputs, 0), Stored(weights, weights), Stored(outputs, outputs)
+    )
 
 
 def test_a_problem_that_does_not_fit_says_which_scale_does(tmp_path):
