@@ -85,7 +85,8 @@ def profile(
         findings = find(taken, floor, time.time_ms if time else None)
         listing = annotate(taken, subject.source or "")
         page = ProfilePage(found.name, path, floor, time, taken, findings, listing, metrics)
-        typer.echo(json_module.dumps(page.as_json()) if json else page.text())
+        answer = page.as_json() | {"scaled": found.scaled}
+        typer.echo(json_module.dumps(answer) if json else page.text())
         if keep_report:
             kept = keep(scratch, Path(f"{found.name}-{path.stem}.ncu-rep"), taken.source)
             typer.echo(f"report: {kept}", err=True)

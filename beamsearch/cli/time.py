@@ -82,7 +82,8 @@ def time(
             floor = beaten_floor(found, floor, taken, machine)
         gpu = executor.gpu
     if json:
-        typer.echo(json_module.dumps(as_json(found.name, gpu, subject, comparison, floor)))
+        answer = as_json(found.name, gpu, subject, comparison, floor)
+        typer.echo(json_module.dumps(answer | {"scaled": found.scaled}))
     else:
         typer.echo("\n".join(table(found.name, gpu, subject, comparison, floor)))
     if any(name in comparison.failed for name in named):

@@ -117,7 +117,7 @@ class Given(TorchFunctionMode):
 
 UNSEEN = (*MAKERS, *SMALL_MAKERS, "__init__")
 """Functions that may draw: they make inputs and weights."""
-_UNTOLD = ("generator", "out", "inplace", "pin_memory", "requires_grad")
+_UNTOLD = ("generator", "inplace", "pin_memory", "requires_grad")
 """Options of a call that say nothing of the values."""
 
 
@@ -132,7 +132,7 @@ def _draws(func: Any, args: Sequence[Any], kwargs: Any) -> bool:
         return not any(isinstance(value, torch.Tensor) for value in others)
     if func in _COMPARED:
         return len(args) == 1 and "p" not in kwargs
-    return func in _MADE or func in _LIKE
+    return (func in _MADE or func in _LIKE) and kwargs.get("out") is None
 
 
 def _given(func: Any, args: Sequence[Any], kwargs: Any, value: torch.Tensor) -> Any:

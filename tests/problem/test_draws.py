@@ -103,6 +103,8 @@ def test_inputs_of_another_distribution_leave_draws_as_they_are(tmp_path):
     [
         "return x[:, torch.multinomial(x[0].softmax(0), 4)]",
         "return F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)",
+        "return torch.rand(x.shape, out=torch.empty_like(x)) * x",
+        "return torch.nn.init.normal_(torch.empty_like(x)) * x",
     ],
 )
 def test_what_cannot_be_an_input_is_refused_with_its_line(tmp_path, body):
