@@ -188,7 +188,7 @@ def test_a_run_says_the_scaled_sizes_in_its_first_line_its_record_and_its_proble
     write(tmp_path, DOUBLED)
     (tmp_path / "kernel.py").write_text(KERNEL)
     folder = tmp_path / "run"
-    asked = ["--kernel", "kernel.py", "--output", folder, "--scale", 0.25, "--rounds", 1]
+    asked = ["--kernel", "kernel.py", "--output", folder, "--scale", 0.25, "--time-limit", "1s"]
     fast = ["--workers", 1, "--variants", 1, "--llm", "playbook", "--seed", 1]
     done = beamsearch("run", "problem.py", *asked, *fast, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
