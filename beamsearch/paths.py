@@ -1,5 +1,6 @@
-"""Prompts, problems and artifacts, found in a checkout and in an installed wheel alike."""
+"""Prompts, problems and artifacts, in a checkout and in an installed wheel alike; the cache."""
 
+import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -12,3 +13,9 @@ def data_folder(name: str) -> Path:
     """
     packaged = PACKAGE / "_data" / name
     return packaged if packaged.is_dir() else PACKAGE.parent / name
+
+
+def cache_folder() -> Path:
+    """Where measurements and models' configurations are kept: `$XDG_CACHE_HOME/beamsearch`."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "beamsearch"

@@ -12,10 +12,11 @@ from beamsearch.baselines.cache import cached, read_cached, write_cached
 from beamsearch.baselines.process import answer_of
 from beamsearch.baselines.redundant_work import gives_away
 from beamsearch.errors import BeamsearchError
-from beamsearch.gpu.environment import cache_folder, devices
+from beamsearch.gpu.environment import devices
 from beamsearch.gpu.gauges import gpu_state
 from beamsearch.gpu.machine import Machine
 from beamsearch.gpu.usage import Usage
+from beamsearch.paths import cache_folder
 from beamsearch.problem.least_work import LeastWork, least_work
 from beamsearch.problem.problem import Problem
 from beamsearch.records.measurement import Measurement

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from beamsearch.baselines.cache import cached, digest_of
 from beamsearch.baselines.process import answer_of
 from beamsearch.errors import BeamsearchError
-from beamsearch.gpu.environment import cache_folder, devices
+from beamsearch.gpu.environment import devices
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.runner.reference import problem_message, read_problem_message
 from beamsearch.judge.verification.oracle import as_outputs, find_updates
+from beamsearch.paths import cache_folder
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink

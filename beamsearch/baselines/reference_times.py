@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beamsearch.baselines.cache import digest_of, read_cached, write_cached
-from beamsearch.gpu.environment import cache_folder
 from beamsearch.gpu.machine import Machine
+from beamsearch.paths import cache_folder
 from beamsearch.problem.kernel import fingerprint
 from beamsearch.problem.problem import Problem
 from beamsearch.records.baselines import BASELINES, Baselines, baseline_subjects

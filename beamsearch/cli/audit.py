@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beamsearch.cli.options import JsonOption, KernelBenchOption, TargetOption
+from beamsearch.cli.options import JsonOption, KernelBenchOption, ScaleOption, TargetOption
 
 if TYPE_CHECKING:
     from beamsearch.records.audit import Audit
@@ -26,6 +26,7 @@ ProblemsArgument = Annotated[
 def audit(
     problems: ProblemsArgument = None,
     kernelbench: KernelBenchOption = None,
+    scale: ScaleOption = None,
     target: TargetOption = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Problems at once. Default: the cores.")
@@ -45,7 +46,7 @@ def audit(
     gpu = find_machine(None, target).gpu
     paths = files_of(problems or [], kernelbench)
     found = []
-    for one in audits(paths, gpu, jobs or os.cpu_count() or 2):
+    for one in audits(paths, gpu, jobs or os.cpu_count() or 2, scale=scale):
         found.append(one)
         if not json:
             typer.echo(told(one))

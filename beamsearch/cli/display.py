@@ -65,9 +65,10 @@ def opening(record: RunRecord) -> list[str]:
     settings = record.settings
     kept = f"beam {settings.beam}" if settings.strategy == "beam" else settings.strategy
     rule = ", no TF32 anywhere" if settings.precision == "strict" else ""
+    scaled = f" scaled to {record.scaled}," if record.scaled else ""
     lines = [
         *flaws_in_words(record),
-        f"{record.problem} in {record.problem_dtype}{rule}: {settings.rounds} rounds of "
+        f"{record.problem}{scaled} in {record.problem_dtype}{rule}: {settings.rounds} rounds of "
         f"{settings.workers} workers, {kept}, {settings.variants} variants each; "
         f"who thinks: {record.who_thinks}",
     ]

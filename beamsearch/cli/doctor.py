@@ -210,7 +210,7 @@ def _endpoint() -> Line:
 
 
 def _folders() -> Iterator[Line]:
-    from beamsearch.gpu.environment import cache_folder
+    from beamsearch.paths import cache_folder
 
     kept = "baselines and rates are measured again in every run"
     places: list[tuple[str, Path, Level, str]] = [

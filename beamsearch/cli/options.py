@@ -7,11 +7,23 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 
 from beamsearch.settings import Settings
+
+if TYPE_CHECKING:
+    from beamsearch.problem.problem import Problem
 
 ProblemArgument = Annotated[
     str,
@@ -23,6 +35,15 @@ ProblemArgument = Annotated[
 KernelBenchOption = Annotated[
     Path | None,
     typer.Option("--kernelbench", metavar="DIR", help="A checkout of KernelBench, for level1/43."),
+]
+ScaleOption = Annotated[
+    float | None,
+    typer.Option(
+        "--scale",
+        metavar="X",
+        help="Multiply the problem's largest sizes by this, so that it takes about that share of "
+        "its memory, such as 0.25.",
+    ),
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
 JsonOption = Annotated[
@@ -78,6 +99,26 @@ TargetOption = option("target")
 DeviceOption = option("device")
 SeedOption = option("seed")
 StrictNanOption = option("strict_nan")
+
+
+def asked_problem(
+    name: str,
+    kernelbench: Path | None,
+    scale: float | None,
+    *,
+    dtype: str | None,
+    precision: str | None,
+    json: bool,
+) -> Problem:
+    """The problem as the options ask for it; where it is scaled, a line says to what. Raises
+    ProblemError."""
+    from beamsearch.problem.problem import find_problem
+    from beamsearch.problem.scale import at_scale
+
+    found = at_scale(find_problem(name, kernelbench), scale)
+    if found.scaled:
+        typer.echo(f"{found.name} scaled to {found.scaled}", err=json)
+    return found.with_dtype(dtype).with_precision(precision)
 
 
 def takes_settings(

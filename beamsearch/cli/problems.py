@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import json as json_module
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from beamsearch.cli.options import JsonOption
 
 
-def problems(json: JsonOption = False) -> None:
+def problems(
+    task: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[TASK]", help="A folder of robust-kbench's, whose configurations are listed."
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
     """List the problems: shapes, dtype, least bytes, FLOPs."""
+    from beamsearch.errors import ProblemError
     from beamsearch.problem.least_work import least_work
     from beamsearch.problem.problem import find_problem, list_problems
 
-    rows = []
-    for name in list_problems():
-        problem = find_problem(name)
-        work = least_work(problem)
+    rows: list[dict[str, object]] = []
+    for name in list_problems() if task is None else configured(task):
+        try:
+            problem = find_problem(name)
+            work = least_work(problem)
+        except ProblemError as error:
+            if task is None:
+                raise
+            rows.append({"name": name, "failed": str(error)})  # not all that can be combined runs
+            if not json:
+                typer.echo(f"{name}\n    cannot be run: {error}")
+            continue
         rows.append(
             {
                 "name": name,
@@ -38,3 +57,13 @@ def problems(json: JsonOption = False) -> None:
             )
     if json:
         typer.echo(json_module.dumps({"problems": rows}))
+
+
+def configured(task: Path) -> list[str]:
+    """The names of a task's configurations. Raises ProblemError."""
+    from beamsearch.errors import ProblemError
+    from beamsearch.problem.functional import CONFIGURATIONS, FILE, configurations, is_functional
+
+    if not is_functional(task / FILE):
+        raise ProblemError(f"{task} is no task of robust-kbench: {FILE} and {CONFIGURATIONS}")
+    return [f"{task}:{number}" for number, _ in enumerate(configurations(task / FILE), 1)]

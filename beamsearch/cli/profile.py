@@ -16,8 +16,10 @@ from beamsearch.cli.options import (
     KernelBenchOption,
     PrecisionOption,
     ProblemArgument,
+    ScaleOption,
     SeedOption,
     TargetOption,
+    asked_problem,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ def profile(
         typer.Argument(metavar="KERNEL", help="Default: input_kernel.py of the problem."),
     ] = None,
     kernelbench: KernelBenchOption = None,
+    scale: ScaleOption = None,
     json: JsonOption = False,
     keep_report: KeepReportOption = False,
     metrics: MetricsOption = False,
@@ -62,12 +65,11 @@ def profile(
     from beamsearch.cli.profile_page import ProfilePage
     from beamsearch.cli.verify import as_json, read_source, told
     from beamsearch.executor.opened import lane
-    from beamsearch.problem.problem import find_problem
     from beamsearch.records.job import JudgeJob, ProfileJob, Subject
     from kernel_profiling.findings.findings import find
     from kernel_profiling.ncu.line_counters import annotate
 
-    found = find_problem(problem, kernelbench).with_dtype(dtype).with_precision(precision)
+    found = asked_problem(problem, kernelbench, scale, dtype=dtype, precision=precision, json=json)
     path = kernel_file(found, kernel)
     subject = Subject(name=path.stem, source=read_source(path))
     with lane(found, machine, seed) as (executor, scratch):
@@ -83,7 +85,8 @@ def profile(
         findings = find(taken, floor, time.time_ms if time else None)
         listing = annotate(taken, subject.source or "")
         page = ProfilePage(found.name, path, floor, time, taken, findings, listing, metrics)
-        typer.echo(json_module.dumps(page.as_json()) if json else page.text())
+        answer = page.as_json() | {"scaled": found.scaled}
+        typer.echo(json_module.dumps(answer) if json else page.text())
         if keep_report:
             kept = keep(scratch, Path(f"{found.name}-{path.stem}.ncu-rep"), taken.source)
             typer.echo(f"report: {kept}", err=True)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beamsearch.cli.options import JsonOption, KernelBenchOption, ProblemArgument, takes_settings
+from beamsearch.cli.options import (
+    JsonOption,
+    KernelBenchOption,
+    ProblemArgument,
+    ScaleOption,
+    takes_settings,
+)
 from beamsearch.errors import Stopped, UsageError
 
 if TYPE_CHECKING:
@@ -58,6 +64,7 @@ def run(
     kernel: KernelOption = None,
     config: ConfigOption = None,
     kernelbench: KernelBenchOption = None,
+    scale: ScaleOption = None,
     json: JsonOption = False,
 ) -> None:
     """Make a problem's kernel fast.
@@ -80,15 +87,16 @@ def run(
 
     from beamsearch.gpu.machine import find_machine
     from beamsearch.problem.problem import find_problem
+    from beamsearch.problem.scale import at_scale
     from beamsearch.suite.audits import flaws_of
 
-    found = find_problem(problem, kernelbench)
+    found = at_scale(find_problem(problem, kernelbench), scale)
     folder = output if output is not None else fresh_folder(found.name)
     begun = folder.exists() and (folder / "run.json").is_file()
     # What the run needs is imported beside the audit, which is done by another process.
     importing = threading.Thread(target=import_module, args=("beamsearch.run.run",))
     importing.start()
-    flaws = [] if begun else flaws_of(found.path, find_machine(None, settings.target).gpu)
+    flaws = [] if begun else flaws_of(found.path, find_machine(None, settings.target).gpu, scale)
     importing.join()
     from beamsearch.run import run as runner
 

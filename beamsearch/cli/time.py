@@ -15,7 +15,9 @@ from beamsearch.cli.options import (
     KernelBenchOption,
     PrecisionOption,
     ProblemArgument,
+    ScaleOption,
     StrictNanOption,
+    asked_problem,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def time(
     problem: ProblemArgument,
     kernels: KernelsArgument,
     kernelbench: KernelBenchOption = None,
+    scale: ScaleOption = None,
     json: JsonOption = False,
     dtype: DtypeOption = None,
     precision: PrecisionOption = None,
@@ -49,11 +52,10 @@ def time(
     from beamsearch.errors import NoGpuError
     from beamsearch.gpu.environment import check_platform
     from beamsearch.gpu.machine import find_machine
-    from beamsearch.problem.problem import find_problem
 
     check_platform()
     machine = find_machine(device)
-    found = find_problem(problem, kernelbench).with_dtype(dtype).with_precision(precision)
+    found = asked_problem(problem, kernelbench, scale, dtype=dtype, precision=precision, json=json)
     if not machine.measures:
         raise NoGpuError(
             "time needs an NVIDIA GPU: a modelled time is no measurement; run it on a machine with "
@@ -80,7 +82,8 @@ def time(
             floor = beaten_floor(found, floor, taken, machine)
         gpu = executor.gpu
     if json:
-        typer.echo(json_module.dumps(as_json(found.name, gpu, subject, comparison, floor)))
+        answer = as_json(found.name, gpu, subject, comparison, floor)
+        typer.echo(json_module.dumps(answer | {"scaled": found.scaled}))
     else:
         typer.echo("\n".join(table(found.name, gpu, subject, comparison, floor)))
     if any(name in comparison.failed for name in named):

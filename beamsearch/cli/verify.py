@@ -15,9 +15,11 @@ from beamsearch.cli.options import (
     KernelBenchOption,
     PrecisionOption,
     ProblemArgument,
+    ScaleOption,
     SeedOption,
     StrictNanOption,
     TargetOption,
+    asked_problem,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def verify(
     problem: ProblemArgument,
     kernel: KernelArgument,
     kernelbench: KernelBenchOption = None,
+    scale: ScaleOption = None,
     json: JsonOption = False,
     sanitize: Annotated[
         bool, typer.Option(help="Also under compute-sanitizer, on a GPU: half a minute more.")
@@ -51,17 +54,16 @@ def verify(
 
     from beamsearch.executor.opened import lane
     from beamsearch.judge.sandbox.isolation import missing_in_words
-    from beamsearch.problem.problem import find_problem
     from beamsearch.records.job import JudgeJob, Subject
 
-    found = find_problem(problem, kernelbench).with_dtype(dtype).with_precision(precision)
+    found = asked_problem(problem, kernelbench, scale, dtype=dtype, precision=precision, json=json)
     source = read_source(kernel)
     subject = Subject(name=kernel.stem, source=source)
     with lane(found, machine, seed, strict_nan=bool(strict_nan)) as (executor, _):
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
         where, isolation = executor.gpu, missing_in_words(executor.missing_isolation())
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
-    answer |= {"isolation": isolation, "precision": found.precision}
+    answer |= {"isolation": isolation, "precision": found.precision, "scaled": found.scaled}
     typer.echo(json_module.dumps(answer) if json else f"{isolation}\n{told(judgement)}")
     if not judgement.verdict.correct:
         raise typer.Exit(1)

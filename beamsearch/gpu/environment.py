@@ -6,14 +6,12 @@ CUDA's driver is asked from a short-lived process: one that has initialised CUDA
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from beamsearch.errors import UsageError
 
@@ -125,9 +123,3 @@ def pick_device(asked: int | None) -> int | None:
         have = f"devices 0 to {len(present) - 1}" if present else "no NVIDIA GPU"
         raise UsageError(f"--device {asked}: this machine has {have}")
     return asked
-
-
-def cache_folder() -> Path:
-    """Where measurements are kept between runs: `$XDG_CACHE_HOME/beamsearch`."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "beamsearch"

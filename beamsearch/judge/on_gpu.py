@@ -37,6 +37,7 @@ from beamsearch.judge.verification.own_python import Calls, OwnPython, tell_host
 from beamsearch.judge.verification.robustness import LAYOUTS, check_determinism, tell_layouts
 from beamsearch.judge.verification.stages import run_sets
 from beamsearch.problem.input_values import DISTRIBUTIONS
+from beamsearch.problem.memory import check_fits
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import Comparison, Judgement, Subject, Sweep
@@ -80,6 +81,7 @@ class MeasuringJudge:
         strict_nan: bool,
     ) -> None:
         torch.cuda.set_device(device)
+        check_fits(problem, torch.cuda.mem_get_info(device)[0])
         self._visit = Visit(problem, gpu, device)
         self.device_name, self.gpu_uuid = self._visit.device_name, self._visit.gpu_uuid
         self._problem = problem

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from beamsearch.problem.draws import line_in
+
 LOST_BITS = (1 << 13) - 1
 """Of float32's 23 bits behind the point, those that TF32 has not."""
 
@@ -35,10 +37,11 @@ class Draws(QuickMode):
     On `meta` alone: elsewhere attention has kernels that are tagged though they draw nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, file: str = "") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen = ""
-        """Name of the first operation that drew."""
+        """Name of the first operation that drew, and the line of `file` that it was in."""
+        self._file = file
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -50,7 +53,8 @@ class Draws(QuickMode):
                 taken_apart = func.decompose(*args, **kwargs)
             if taken_apart is not NotImplemented:
                 return taken_apart
-            self.seen = self.seen or str(func)
+            line = line_in(self._file)
+            self.seen = self.seen or (f"line {line}: {func}" if line else str(func))
         return func(*args, **kwargs)
 
 

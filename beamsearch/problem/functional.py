@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import keyword
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +21,73 @@ KEPT = "_inputs_of_a_configuration"
 """The file's own `get_inputs`, in what it is converted to."""
 
 
+_NUMBERED = re.compile(r"(.+):(\d+)")
+
+
 def is_functional(path: Path) -> bool:
     """Whether this is such a reference."""
     return path.name == FILE and (path.parent / CONFIGURATIONS).is_file()
 
 
-def as_kernelbench(path: Path) -> str:
-    """The source in KernelBench's format: the first configuration's numbers become sizes at the
-    module's level, and `Model` gets its own by position. Raises ProblemError."""
+def split_number(name: str) -> tuple[str, int]:
+    """`tasks/norm:2` as what is before the colon and the number of the configuration; 1 where none
+    is named."""
+    match = _NUMBERED.fullmatch(name)
+    return (match[1], int(match[2])) if match else (name, 1)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Values of the parameters of a task's `Model` and of its `get_inputs`."""
+
+    for_model: Mapping[str, Any]
+    for_inputs: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """`rows=8, features=512`."""
+        values = {**self.for_inputs, **self.for_model}
+        return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def configurations(path: Path) -> list[Configuration]:
+    """Those of a task, in order and each once: every combination of the lists for single ones, then
+    of those for several, as robust-kbench combines them (its `ConfigTask`). Raises ProblemError."""
+    try:
+        told = json.loads((path.parent / CONFIGURATIONS).read_text())
+        found: list[Configuration] = []
+        for kind in ("single", "multi"):
+            lists = [
+                _listed(told, f"{kind}_{part}_configs") for part in ("init", "input", "shared")
+            ]
+            if kind == "multi" and not any(lists):
+                continue
+            for init, inputs, shared in product(*(one or [{}] for one in lists)):
+                one = Configuration({**init, **shared}, {**inputs, **shared})
+                found += [one] if one not in found else []
+    except (OSError, ValueError) as error:
+        raise ProblemError(f"{path} is not in robust-kbench's format: {error}") from error
+    return found
+
+
+def as_kernelbench(path: Path, number: int = 1) -> str:
+    """The source in KernelBench's format: the numbers of a configuration, counted from 1, become
+    sizes at the module's level, and `Model` gets its own by position. Raises ProblemError."""
+    known = configurations(path)
+    if not 0 < number <= len(known):
+        listed = "; ".join(f":{place} {one}" for place, one in enumerate(known, 1))
+        raise ProblemError(f"{path.parent} has no configuration {number}; it has {listed}")
+    chosen = known[number - 1]
     try:
         source = path.read_text()
-        told = json.loads((path.parent / CONFIGURATIONS).read_text())
         tree = parse(source, filename=str(path))
-        shared = _first(told, "single_shared_configs")
-        for_inputs = shared | _first(told, "single_input_configs")
-        for_model = shared | _first(told, "single_init_configs")
         drawing = _function(tree, "get_inputs")
         building = _function(_model(tree), "__init__")
     except (OSError, ValueError, SyntaxError, LookupError) as error:
         raise ProblemError(f"{path} is not in robust-kbench's format: {error}") from error
     sizes: dict[str, int] = {}
-    drawn = [f"{name}={_word(name, value, sizes)}" for name, value in for_inputs.items()
+    drawn = [f"{name}={_word(name, value, sizes)}" for name, value in chosen.for_inputs.items()
              if name in _defaults(drawing)]  # fmt: skip
-    built = _positional(building, for_model, sizes)
+    built = _positional(building, chosen.for_model, sizes)
     lines = [f"{name} = {value}" for name, value in sizes.items()]
     return "\n".join(
         (
@@ -52,11 +99,11 @@ def as_kernelbench(path: Path) -> str:
     )
 
 
-def _first(told: Any, name: str) -> dict[str, Any]:
-    found = (told.get(name) if isinstance(told, dict) else None) or [{}]
-    if not isinstance(found, list) or not isinstance(found[0], dict):
+def _listed(told: Any, name: str) -> list[dict[str, Any]]:
+    found = (told.get(name) if isinstance(told, dict) else None) or []
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise ValueError(f"{name} is no list of configurations")
-    return found[0]
+    return found
 
 
 def _model(tree: ast.Module) -> ast.ClassDef:

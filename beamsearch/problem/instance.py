@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from beamsearch.settings import Precision
 if TYPE_CHECKING:
     import torch
 
+    from beamsearch.problem.draws import DrawnValue
+
 _GENERATOR = threading.Lock()
 """Torch's generators and default dtype are the process's: one instance is made at a time."""
 
@@ -29,6 +32,7 @@ class Instance:
 
     model: torch.nn.Module
     inputs: tuple[Any, ...]
+    """What `get_inputs` makes, then what `forward` would draw."""
     init: tuple[Any, ...]
     arguments: CallArguments
     """What a kernel is bound with: the very tensors of `model` and `inputs`."""
@@ -67,13 +71,38 @@ def instantiate(
     the same shapes, and makes constant parameters vary, so that a result that hides in the narrow
     range of the problem's own shows. Raises ProblemError.
     """
+    draws = draws_of(problem)
+    try:
+        model, inputs, init = _build(problem, device, seed, distribution, draws)
+    except Exception as error:
+        raise ProblemError(
+            f"{problem.path} fails to build: {type(error).__name__}: {error}"
+        ) from error
+    arguments = call_arguments(model, inputs, init)
+    return Instance(model, inputs, init, arguments, problem.precision)
+
+
+_Built = tuple["torch.nn.Module", tuple[Any, ...], tuple[Any, ...]]
+"""A model, its inputs, and its own arguments."""
+
+
+def _build(
+    problem: Problem,
+    device: str,
+    seed: int = 0,
+    distribution: Distribution = "own",
+    draws: Sequence[DrawnValue] = (),
+) -> _Built:
+    """A problem's parts on a device. Raises what the problem raises."""
     import torch
+
+    from beamsearch.problem.draws import with_draws
 
     module = load_module(problem)
     dtype: torch.dtype = getattr(torch, problem.dtype)
 
-    def build(place: str) -> tuple[torch.nn.Module, tuple[Any, ...], tuple[Any, ...]]:
-        """Model, inputs and the model's own arguments: made in this place, then on the device."""
+    def build(place: str) -> _Built:
+        """Made in this place, then on the device."""
         with _GENERATOR, _defaults(place, dtype):
             torch.default_generator.manual_seed(seed)  # `torch.manual_seed` seeds what is not here
             if torch.device(place).type == "cuda":
@@ -83,22 +112,39 @@ def instantiate(
             if distribution != "own":
                 vary_constants(model)
             raw = tuple(module.get_inputs())
-            return model, tuple(_cast(value, device, dtype, distribution) for value in raw), init
+            inputs = [_cast(value, device, dtype, distribution) for value in raw]
+            # What is drawn keeps its distribution: a mask of ones and zeros is no other number.
+            drawn = [draw.make(place).to(device) for draw in draws]
+            return with_draws(model, len(raw), draws), (*inputs, *drawn), init
 
     try:
-        try:
-            model, inputs, init = build(device)
-        except (RuntimeError, NotImplementedError):
-            if device != "meta":
-                raise
-            model, inputs, init = build("cpu")  # it reads values while it is built
-    except Exception as error:
-        raise ProblemError(
-            f"{problem.path} fails to build: {type(error).__name__}: {error}"
-        ) from error
-    model.requires_grad_(False)
-    arguments = call_arguments(model, inputs, init)
-    return Instance(model, inputs, init, arguments, problem.precision)
+        model, inputs, init = build(device)
+    except (RuntimeError, NotImplementedError):
+        if device != "meta":
+            raise
+        model, inputs, init = build("cpu")  # it reads values while it is built
+    return model.requires_grad_(False), inputs, init
+
+
+@functools.lru_cache(maxsize=64)
+def draws_of(problem: Problem) -> tuple[DrawnValue, ...]:
+    """What `forward` draws from torch's generators and can take as inputs instead, found by a run
+    on `meta`. None where that fails: whoever runs the problem then says why."""
+    import torch
+
+    from beamsearch.problem.dispatch_modes import ShapesOfRecurrence
+    from beamsearch.problem.draws import Recorder, may_draw
+
+    if not may_draw(problem.source):
+        return ()
+    recorder = Recorder(str(problem.path))
+    try:
+        model, inputs, _ = _build(problem, "meta")
+        with torch.inference_mode(), ShapesOfRecurrence(), recorder:  # type: ignore[no-untyped-call]
+            model(*inputs)
+    except Exception:  # noqa: BLE001 - a reference that does not run is told where it is needed
+        return ()
+    return tuple(recorder.found)
 
 
 def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
@@ -155,9 +201,12 @@ def call_arguments(
     for name, value in _by_dotted_name(hyper).items():
         values.setdefault(name, value)
     parameters = list(inspect.signature(type(model).__init__).parameters)[1:]
-    for name, value in zip(parameters, init, strict=False):
-        values.setdefault(name, value)
-    return CallArguments(values=values, forward=forward, init=init, state=state)
+    given = [_is_plain(value) or hasattr(value, "untyped_storage") for value in init]
+    for name, value, is_given in zip(parameters, init, given, strict=False):
+        if is_given:
+            values.setdefault(name, value)
+    own = init if all(given) else ()
+    return CallArguments(values=values, forward=forward, init=own, state=state)
 
 
 def _by_dotted_name(items: Mapping[str, Any]) -> dict[str, Any]:

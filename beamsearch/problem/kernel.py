@@ -34,7 +34,8 @@ class CallArguments:
     forward: tuple[str, ...]
     """Names of `forward`'s parameters, in order."""
     init: tuple[Any, ...] = ()
-    """Positional arguments of the model's `__init__`."""
+    """Positional arguments of the model's `__init__`; none where one of them is an object that no
+    other process can be handed."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """The model's parameters and buffers by dotted name."""
 

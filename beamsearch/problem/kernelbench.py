@@ -9,7 +9,8 @@ from beamsearch.errors import ProblemError
 
 _NAME = re.compile(r"(level\d+)(?:/(\w*))?")
 WHOLE = ("level1", "level2", "level3")
-"""Levels whose files are problems by themselves; the fourth fetches its models' configurations."""
+"""Levels whose files are problems by themselves; the fourth needs the configurations of its models,
+see `pretrained.py`."""
 
 
 def is_kernelbench(name: str) -> bool:

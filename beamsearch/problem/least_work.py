@@ -71,7 +71,11 @@ def least_work(problem: Problem) -> LeastWork:
     # The one is counted by, the other is not taken apart.
     formulas: dict[Any, Any] = dict.fromkeys((attention, attention.default), _attention_flops)
     counter = FlopCounterMode(display=False, custom_mapping=formulas)
-    with Tf32() as by_default, Draws() as draws, counter:  # which is first to see what comes whole
+    with (
+        Tf32() as by_default,
+        Draws(str(problem.path)) as draws,
+        counter,
+    ):  # which is first to see what comes whole
         try:
             output = instance.reference()
         except (RuntimeError, NotImplementedError) as error:
@@ -81,8 +85,8 @@ def least_work(problem: Problem) -> LeastWork:
             ) from error
     if draws.seen:
         raise ProblemError(
-            f"{problem.name} draws random numbers in forward ({draws.seen}), so that no two "
-            "results are equal: draw them in get_inputs, or end __init__ with `self.eval()`"
+            f"{problem.name} draws random numbers in forward ({draws.seen}) that cannot be made "
+            "inputs: draw them in get_inputs, or end __init__ with `self.eval()`"
         )
     in_tf32 = by_default.seen and problem.dtype == "float32" and problem.precision == "reference"
     named = zip(instance.arguments.forward, instance.inputs, strict=True)

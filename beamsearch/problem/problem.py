@@ -12,9 +12,10 @@ from typing import get_args
 
 from beamsearch.errors import ProblemError
 from beamsearch.paths import data_folder
-from beamsearch.problem.functional import FILE, as_kernelbench, is_functional
+from beamsearch.problem.functional import FILE, as_kernelbench, is_functional, split_number
 from beamsearch.problem.kernelbench import is_kernelbench, kernelbench_files
-from beamsearch.problem.sizes import sizes_of
+from beamsearch.problem.pretrained import STANDS_IN, from_configuration, replace_loads
+from beamsearch.problem.sizes import MAKERS, SMALL_MAKERS, sizes_of
 from beamsearch.settings import Precision
 from kernel_profiling.syntax import parse
 
@@ -38,6 +39,9 @@ class Problem:
     shrunk problem."""
     precision: Precision = "reference"
     """How imprecise products of float32 may be, the reference's own too."""
+
+    scaled: str = ""
+    """Where its source has other sizes than its file: the factor, and which; see `scale.py`."""
 
     def __hash__(self) -> int:
         return hash((self.source, self.dtype, *sorted(self.sizes.items()), self.precision))
@@ -74,7 +78,7 @@ def list_problems() -> list[str]:
 
 def find_problem(name: str, kernelbench: Path | None = None) -> Problem:
     """A problem by full name, unique part of its name, folder or file; `level1/43` is that of a
-    checkout of KernelBench.
+    checkout of KernelBench, `tasks/norm:2` the second configuration of robust-kbench's.
 
     Raises ProblemError where it is unknown or ambiguous, with the near names, or does not load.
     """
@@ -89,6 +93,10 @@ def find_file(name: str, kernelbench: Path | None = None) -> Path:
     for path in (folder, *(folder / file for file in FILES), root / name / "problem.py"):
         if path.is_file():
             return path
+    task, number = split_number(name)
+    for path in (Path(task), Path(task) / FILE):
+        if is_functional(path):
+            return path if number == 1 else path.with_name(f"{FILE}:{number}")
     if is_kernelbench(name):
         files = kernelbench_files(kernelbench, name)
         if len(files) > 1:
@@ -109,9 +117,12 @@ def find_file(name: str, kernelbench: Path | None = None) -> Path:
 
 
 def read_problem(path: Path) -> Problem:
-    """The problem in a file. Raises ProblemError where it does not load."""
+    """The problem in a file, or in a configuration of one (`func_forward.py:2`). Raises
+    ProblemError where it does not load."""
+    name, number = split_number(path.name)
+    task = path.with_name(name)
     try:
-        source = as_kernelbench(path) if is_functional(path) else path.read_text()
+        source = as_kernelbench(task, number) if is_functional(task) else path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemError(f"cannot read the problem {path}: {error}") from error
     problem = Problem(name=name_of(path), path=path.resolve(), source=source, dtype="float32")
@@ -125,6 +136,9 @@ def read_problem(path: Path) -> Problem:
 
 def name_of(path: Path) -> str:
     """What the problem in a file is called."""
+    name, number = split_number(path.name)
+    if name == FILE and number > 1:
+        return f"{path.parent.name}-{number}"
     return path.parent.name if path.name in FILES else path.stem
 
 
@@ -141,10 +155,17 @@ def load_module(problem: Problem) -> ModuleType:
         ast.fix_missing_locations(tree)
     module = ModuleType(f"problem_{problem.name}")
     module.__file__ = str(problem.path)
+    if replace_loads(tree):
+        setattr(module, STANDS_IN, from_configuration)
     try:
         exec(compile(tree, str(problem.path), "exec"), module.__dict__)
+    except ProblemError as error:
+        raise ProblemError(f"{problem.path} fails to load: {error}") from error
     except Exception as error:
         raise ProblemError(
             f"{problem.path} fails to load: {type(error).__name__}: {error}"
         ) from error
+    if problem.sizes.get(SMALL_MAKERS[0]):
+        for maker, small in zip(MAKERS, SMALL_MAKERS, strict=True):
+            setattr(module, maker, getattr(module, small, getattr(module, maker)))
     return module

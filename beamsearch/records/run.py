@@ -90,6 +90,8 @@ class RunRecord(Record):
 
     format: Literal[1] = 1
     problem: str
+    scaled: str = ""
+    """Where the problem is smaller than its file says: the factor, and which sizes."""
     problem_dtype: str
     settings: Settings
     environment: Environment

@@ -138,7 +138,11 @@ def _same_run(trace: Trace, problem: Problem, settings: Settings, source: str) -
     there = trace.run_record()
     different = differences(there.settings.thought_by(_who(there)), settings)
     if there.problem != problem.name or trace.problem_file.read_text() != problem.source:
-        different.insert(0, f"problem: {there.problem} there, {problem.name} asked")
+        there_told, told = (
+            f"{item} scaled to {scaled}" if scaled else item
+            for item, scaled in ((there.problem, there.scaled), (problem.name, problem.scaled))
+        )
+        different.insert(0, f"problem: {there_told} there, {told} asked")
     if trace.first_source() != source:
         different.append("kernel: another input kernel there")
     if not different:
@@ -329,6 +333,7 @@ class _Run:
         else:
             record = RunRecord(
                 problem=self.problem.name,
+                scaled=self.problem.scaled,
                 problem_dtype=self.problem.dtype,
                 settings=self.settings,
                 environment=environment,

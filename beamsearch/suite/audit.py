@@ -15,6 +15,7 @@ from beamsearch.judge.verification.oracle import as_outputs
 from beamsearch.problem.instance import Instance, instantiate
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem, name_of, read_problem
+from beamsearch.problem.scale import at_scale
 from beamsearch.problem.shrink import shrink
 from beamsearch.records.audit import Audit, Fault
 from beamsearch.suite.removable import removable_work
@@ -37,13 +38,13 @@ MOST_REMOVABLE = 4
 """Sentences on removable work that are told."""
 
 
-def audit(path: Path, gpu: Gpu, *, quick: bool = False) -> Audit:
+def audit(path: Path, gpu: Gpu, *, quick: bool = False, scale: float | None = None) -> Audit:
     """One problem's file, without a GPU: at shrunk shapes, its floor by the datasheet of `gpu`.
-    `quick` leaves out which inputs and weights matter."""
+    `quick` leaves out which inputs and weights matter; `scale` as in `at_scale`."""
     begun = time.monotonic()
     found = Audit(name=name_of(path), path=str(path))
     try:
-        found = _audited(read_problem(path), gpu, found, EXAMINED_S * (not quick))
+        found = _audited(at_scale(read_problem(path), scale), gpu, found, EXAMINED_S * (not quick))
     except ProblemError as error:
         found = found.with_values(failed=str(error))
     return found.with_values(seconds=round(time.monotonic() - begun, 2))

@@ -29,9 +29,10 @@ def audits(
     *,
     timeout_s: float = TIMEOUT_S,
     quick: bool = False,
+    scale: float | None = None,
 ) -> Iterator[Audit]:
     """The audit of every file, in the order in which they end; `jobs` at once, each of which may
-    take `timeout_s`. `quick` as in `audit`."""
+    take `timeout_s`. `quick` and `scale` as in `audit`."""
     context = forking("beamsearch.suite.audit", "torch")
     waiting = list(reversed(paths))
     running: dict[Connection, tuple[Any, Path, float]] = {}
@@ -41,7 +42,7 @@ def audits(
                 path = waiting.pop()
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(
-                    target=_answer, args=(theirs, path, gpu, quick), daemon=True
+                    target=_answer, args=(theirs, path, gpu, quick, scale), daemon=True
                 )
                 process.start()
                 theirs.close()
@@ -61,17 +62,17 @@ def audits(
             process.kill()
 
 
-def flaws_of(problem: Path, gpu: Gpu) -> list[Fault]:
+def flaws_of(problem: Path, gpu: Gpu, scale: float | None = None) -> list[Fault]:
     """What a quick audit finds; nothing where it takes too long, or the problem cannot be run,
     which the run says by itself."""
     return [
         fault
-        for one in audits([problem], gpu, timeout_s=AUDIT_S, quick=True)
+        for one in audits([problem], gpu, timeout_s=AUDIT_S, quick=True, scale=scale)
         for fault in one.faults
     ]
 
 
-def _answer(link: Connection, path: Path, gpu: Gpu, quick: bool) -> None:
+def _answer(link: Connection, path: Path, gpu: Gpu, quick: bool, scale: float | None) -> None:
     import warnings
 
     import torch
@@ -81,7 +82,7 @@ def _answer(link: Connection, path: Path, gpu: Gpu, quick: bool) -> None:
     warnings.simplefilter("ignore")  # what a file's own code warns of is its author's
     torch.set_num_threads(1)
     try:
-        found = audit(path, gpu, quick=quick)
+        found = audit(path, gpu, quick=quick, scale=scale)
     except Exception as error:  # noqa: BLE001 - a file may raise anything; its line says so
         found = _failed(path, f"{type(error).__name__}: {one_line(str(error))}", 0.0)
     with suppress(BrokenPipeError):  # who asked was stopped meanwhile

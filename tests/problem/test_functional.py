@@ -5,12 +5,14 @@ import json
 import pytest
 import torch
 
+from beamsearch.cli.audit import files_of
 from beamsearch.errors import ProblemError
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import bind
 from beamsearch.problem.least_work import least_work
-from beamsearch.problem.problem import find_problem, load_module
+from beamsearch.problem.problem import find_problem, load_module, read_problem
 from beamsearch.problem.shrink import shrink
+from tests.commands import beamsearch
 
 SOURCE = """
 import torch
@@ -58,6 +60,34 @@ def test_it_is_a_problem_with_sizes_of_its_own(tmp_path):
     instance = instantiate(small)
     assert instance.model.weight.shape == (small.sizes["features"],)
     assert not instance.model.weight.eq(1).any()
+
+
+def test_each_combination_of_its_configurations_is_a_problem(tmp_path):
+    task = write(tmp_path / "norm", CONFIGURATIONS | {"multi_shared_configs": [{"features": 64}]})
+    found = [find_problem(name) for name in (task, f"{task}:2", f"{task}/func_forward.py:3")]
+    shapes = [least_work(problem).input_shapes["x"] for problem in found]
+    assert shapes == [(256, 512), (8, 64), (64, 64)]
+    assert [problem.name for problem in found] == ["norm", "norm-2", "norm-3"]
+    assert find_problem(f"{task}:1") == found[0]
+    assert [instantiate(problem).model.weight.eq(1).all().item() for problem in found] == [0, 1, 1]
+
+
+def test_a_configuration_that_is_not_there_is_told_with_all_that_are(tmp_path):
+    task = write(tmp_path / "norm")
+    with pytest.raises(ProblemError, match="no configuration 4.*:1 rows=256.*:3 rows=64"):
+        find_problem(f"{task}:4")
+
+
+def test_configurations_are_listed_and_audited_by_their_names(tmp_path):
+    shared = [{"features": 64}, {"features": None}]
+    task = write(tmp_path / "norm", CONFIGURATIONS | {"multi_shared_configs": shared})
+    rows = json.loads(beamsearch("problems", task, "--json").stdout)["problems"]
+    assert [row["name"] for row in rows] == [f"{task}:{number}" for number in range(1, 6)]
+    shapes = [row["inputs"]["x"] for row in (rows[0], rows[1], rows[3])]
+    assert shapes == [[256, 512], [8, 64], [64, 64]]
+    assert all("fails to build" in row["failed"] for row in (rows[2], rows[4]))
+    (file,) = files_of([f"{task}:2"], None)  # what an audit reads
+    assert read_problem(file) == find_problem(f"{task}:2")
 
 
 def test_a_kernel_is_bound_by_its_names(tmp_path):

@@ -4,7 +4,10 @@ import ast
 
 import pytest
 
-from beamsearch.errors import ProblemError
+from beamsearch.errors import ProblemError, UsageError
+from beamsearch.judge.verification.decide import shapes_for
+from beamsearch.judge.verification.deciding_shapes import deciding
+from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import find_problem, load_module
 from beamsearch.problem.shrink import SMOKE_ELEMENTS, count_elements, integer_sizes, shrink
 from beamsearch.problem.sizes import sizes_of
@@ -97,3 +100,109 @@ def test_a_size_that_only_parameters_have_is_shrunk_too(tmp_path):
     small = shrink(find_problem(str(path)))
     assert count_elements(small) <= SMOKE_ELEMENTS
     assert 8 <= small.sizes["hidden"] < 2048 and small.sizes["features"] >= 15
+
+
+NORMALISED = """
+import torch, torch.nn as nn
+batch, size = 10, 224
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3)
+    def forward(self, x):
+        x = nn.functional.max_pool2d(x, 2)
+        while x.shape[-1] > 3:
+            x = nn.functional.max_pool2d(x, 2)
+        return self.norm(nn.functional.avg_pool2d(x, 2))
+def get_inputs():
+    return [torch.rand(batch, 3, size, size)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_statistics_over_a_batch_keep_two_of_it_and_an_image_its_least_length(tmp_path):
+    (tmp_path / "problem.py").write_text(NORMALISED)
+    small = shrink(find_problem(str(tmp_path)))
+    assert small.sizes["batch"] == 2 and 8 <= small.sizes["size"] < 32
+    assert count_elements(small) <= SMOKE_ELEMENTS
+
+
+OFFERED = """
+import torch
+rows, features = 4096, 512
+{offered}
+class Model(torch.nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.linear = torch.nn.Linear(features, columns)
+    def forward(self, x):
+        return self.linear(x)
+def get_inputs(): return [torch.rand(rows, features)]
+def get_init_inputs(): return [256]
+"""
+MAKERS = """
+def get_small_inputs(): return [torch.rand(3, features)]
+def get_small_init_inputs(): return [7]
+"""
+
+
+def offering(folder, offered):
+    (folder / "problem.py").write_text(OFFERED.format(offered=offered))
+    return find_problem(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("offered", "shapes"),
+    [
+        ('SMALL = {"rows": 2, "features": 48}', {(2, 48), (256, 48), (2, 256)}),
+        (MAKERS, {(3, 512), (7, 512), (3, 7)}),
+    ],
+)
+def test_small_sizes_that_a_problem_offers_serve(tmp_path, offered, shapes):
+    problem = offering(tmp_path, offered)
+    instance = instantiate(shrink(problem))
+    found = {instance.inputs[0].shape, instance.model.linear.weight.shape}
+    assert {*found, instance.reference().shape} == shapes
+    for item in deciding(problem).first():
+        assert all(count_elements(shape) for shape in item.problems)
+    assert instantiate(problem, "meta").inputs[0].shape == (4096, 512)
+
+
+@pytest.mark.parametrize(
+    ("offered", "reason"),
+    [
+        ('SMALL = {"row": 2}', "no table of whole numbers for its sizes; they are rows, features"),
+        ('SMALL = {"rows": 0.5}', "no table of whole numbers"),
+        ('SMALL = ["rows"]', "no table of whole numbers"),
+        ('SMALL = {"rows": 2048}', "1572864 elements at its SMALL.*30000"),
+        ("def get_small_inputs(): return [torch.rand(3, 5)]", "does not run at its get_small_inp"),
+    ],
+)
+def test_small_sizes_that_are_none_are_refused(tmp_path, offered, reason):
+    with pytest.raises(UsageError, match=reason) as refused:
+        shrink(offering(tmp_path, offered))
+    assert not isinstance(refused.value, ProblemError)  # which would say: it cannot be shrunk
+
+
+FIXED = """
+import torch
+batch, length = 16, 96
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(96 * 96, 10)
+    def forward(self, x):
+        return self.linear(x.flatten(1))
+def get_inputs(): return [torch.rand(batch, 96, 96)]
+def get_init_inputs(): return []
+"""
+
+
+def test_a_fixed_image_is_judged_at_a_smaller_batch_where_there_is_a_gpu(tmp_path):
+    (tmp_path / "problem.py").write_text(FIXED)
+    problem = find_problem(str(tmp_path))
+    with pytest.raises(ProblemError, match="9226 elements at the least sizes.*SMALL"):
+        shrink(problem)
+    ((label, shape),) = shapes_for(problem, 64)
+    assert label == "shrunk shapes" and 1 < shape.sizes["batch"] < 6

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from beamsearch.problem.instance import without_dropout
+from beamsearch.problem.instance import draws_of, without_dropout
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.problem.precision import set_products
 from beamsearch.problem.problem import Problem, load_module
@@ -41,6 +41,8 @@ def reference_maker(
     """
     import torch
 
+    from beamsearch.problem.draws import with_draws
+
     problem = read_problem_message(message)
     module = load_module(problem)
 
@@ -49,7 +51,10 @@ def reference_maker(
     def make(arguments: CallArguments) -> Callable[[], Any]:
         if not made:
             with torch.device(device):
-                model = without_dropout(module.Model(*arguments.init))
+                init = arguments.init or module.get_init_inputs()
+                model = without_dropout(module.Model(*init))
+            draws = draws_of(problem)
+            model = with_draws(model, len(arguments.forward) - len(draws), draws)
             model = model.requires_grad_(False)
             made[:] = model, model if mode is None else torch.compile(model, mode=mode)
         model, call = made

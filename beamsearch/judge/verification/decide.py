@@ -2,6 +2,7 @@
 decide: a kernel that is right at none of them is not shown correct."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Literal
 
@@ -18,6 +19,7 @@ from beamsearch.judge.rejection import (
 )
 from beamsearch.judge.sandbox.processes import CandidateProcess
 from beamsearch.judge.verification.deciding_shapes import (
+    LARGE_ELEMENTS,
     DecidingShape,
     deciding,
     is_regular,
@@ -36,7 +38,7 @@ from beamsearch.judge.verification.stages import (
 )
 from beamsearch.problem.input_values import DISTRIBUTIONS, Distribution
 from beamsearch.problem.problem import Problem
-from beamsearch.problem.shrink import shrink
+from beamsearch.problem.shrink import integer_sizes, shrink
 from beamsearch.records.verdict import Outcome, Reach, Stage
 
 WORK = 180_000.0
@@ -254,11 +256,16 @@ def _refuses_shape(rejection: Rejected) -> bool:
 
 
 def shapes_for(problem: Problem, block: int) -> list[tuple[str, Problem]]:
-    """The shapes that decide on a GPU for a kernel of such blocks; none where the problem cannot be
-    shrunk."""
+    """The shapes that decide on a GPU for a kernel of such blocks. Of a problem that cannot be
+    shrunk as far as the interpreter needs it, such as one with a fixed image, the one that a GPU
+    takes in its stride; none where there is none."""
     try:
         small, found = shrink(problem), deciding(problem)
     except ProblemError:
+        for most in sorted(LARGE_ELEMENTS):
+            with suppress(ProblemError):
+                small = shrink(problem, most)
+                return [(SHRUNK, small)] if small.sizes != integer_sizes(problem) else []
         return []
     # At its true sizes a kernel is run anyway.
     long = [item for item in long_shapes(problem, block) if item.label.startswith("over")]

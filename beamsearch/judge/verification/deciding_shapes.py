@@ -117,7 +117,7 @@ def deciding(problem: Problem) -> Deciding:
     """The problem's deciding shapes. Raises ProblemError where it cannot be shrunk."""
     small = shrink(problem)
     original = integer_sizes(problem)
-    free = tuple(name for name, value in small.sizes.items() if value != original[name])
+    free = tuple(name for name, value in small.sizes.items() if value != original.get(name, value))
     little = small
     for name in free:
         lengths = range(2, max(3, small.sizes[name]))
@@ -208,7 +208,7 @@ def _uneven(problem: Problem, original: Mapping[str, int], most: int) -> Problem
     large = shrink(problem, most)
     used: set[int] = set()
     for name, size in large.sizes.items():
-        if size != original[name]:
+        if size != original.get(name, size):
             shorter = size
             while shorter in used and shorter > 8:
                 shorter = shorter * 2 // 3 | 1

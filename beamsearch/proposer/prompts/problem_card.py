@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from beamsearch.problem.instance import instantiate
+from beamsearch.problem.instance import draws_of, instantiate
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import ProblemCard
@@ -19,6 +19,7 @@ def make_card(problem: Problem, torch_version: str, triton_version: str) -> Prob
 
     work = least_work(problem)
     values = instantiate(problem, "meta").arguments.values
+    drawn = {draw.name: f" ({draw})" for draw in draws_of(problem)}
     size = getattr(torch, problem.dtype).itemsize
     shapes = {
         **work.input_shapes,
@@ -38,7 +39,10 @@ def make_card(problem: Problem, torch_version: str, triton_version: str) -> Prob
         input_shapes=work.input_shapes,
         output_shape=work.output_shape,
         bindable={
-            name: f"({', '.join(map(str, value.shape))}) {str(value.dtype).removeprefix('torch.')}"
+            name: (
+                f"({', '.join(map(str, value.shape))}) "
+                f"{str(value.dtype).removeprefix('torch.')}{drawn.get(name, '')}"
+            )
             if isinstance(value, torch.Tensor)
             else f"= {value!r}"
             for name, value in sorted(values.items())
