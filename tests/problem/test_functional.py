@@ -5,13 +5,13 @@ import json
 import pytest
 import torch
 
-from beamsearch.cli.audit import files_of
 from beamsearch.errors import ProblemError
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.kernel import bind
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import find_problem, load_module, read_problem
 from beamsearch.problem.shrink import shrink
+from beamsearch.suite.problems import files_of
 from tests.commands import beamsearch
 
 SOURCE = """
