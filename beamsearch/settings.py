@@ -108,6 +108,8 @@ class Settings(BaseModel):
     precision: Precision = "reference"
     """reference: float32 as imprecise as the reference's by PyTorch's defaults; strict: no TF32 in
     baselines, kernels and floor."""
+    backward: bool = False
+    """Judge and time gradients too: of kernels that define a backward_function."""
     seed: int | None = None
     """Draw everything from this seed. Default: proposals from 0, the judge's inputs from a secret
     that the run keeps, so that no kernel can be made for them."""

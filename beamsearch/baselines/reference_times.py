@@ -70,7 +70,13 @@ def cache_file(problem: Problem, machine: Machine, input_source: str) -> Path:
     here = machine.environment()
     name = digest_of(
         *(here.gpu_uuid, here.driver, here.torch, here.triton),
-        *(problem.source, problem.dtype, problem.precision, sorted(problem.sizes.items())),
+        *(
+            problem.source,
+            problem.dtype,
+            problem.precision,
+            problem.backward,
+            sorted(problem.sizes.items()),
+        ),
         fingerprint(input_source),
     )
     return cache_folder() / "baselines" / f"{name}.json"

@@ -125,9 +125,9 @@ def find_entry(name: str, precision: str | None = None) -> Entry:
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     best = trace.best_kernel_file
     return Entry(
-        problem.with_dtype(record.problem_dtype).with_precision(
-            precision or record.settings.precision
-        ),
+        problem.with_dtype(record.problem_dtype)
+        .with_precision(precision or record.settings.precision)
+        .with_backward(record.settings.backward),
         {"input": trace.input_file, "opt": best if best.is_file() else None},
     )
 

@@ -65,6 +65,7 @@ def opening(record: RunRecord) -> list[str]:
     settings = record.settings
     kept = f"beam {settings.beam}" if settings.strategy == "beam" else settings.strategy
     rule = ", no TF32 anywhere" if settings.precision == "strict" else ""
+    rule += ", with gradients" if settings.backward else ""
     scaled = f" scaled to {record.scaled}," if record.scaled else ""
     lines = [
         *flaws_in_words(record),

@@ -95,6 +95,7 @@ def _kind(annotation: Any) -> Any:
 
 DtypeOption = option("dtype")
 PrecisionOption = option("precision")
+BackwardOption = option("backward")
 TargetOption = option("target")
 DeviceOption = option("device")
 SeedOption = option("seed")
@@ -105,9 +106,10 @@ def asked_problem(
     name: str,
     kernelbench: Path | None,
     scale: float | None,
-    *,
     dtype: str | None,
     precision: str | None,
+    backward: bool | None,
+    *,
     json: bool,
 ) -> Problem:
     """The problem as the options ask for it; where it is scaled, a line says to what. Raises
@@ -118,7 +120,7 @@ def asked_problem(
     found = at_scale(find_problem(name, kernelbench), scale)
     if found.scaled:
         typer.echo(f"{found.name} scaled to {found.scaled}", err=json)
-    return found.with_dtype(dtype).with_precision(precision)
+    return found.with_dtype(dtype).with_precision(precision).with_backward(backward)
 
 
 def takes_settings(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beamsearch.cli.options import (
+    BackwardOption,
     DeviceOption,
     DtypeOption,
     JsonOption,
@@ -46,6 +47,7 @@ def profile(
     metrics: MetricsOption = False,
     dtype: DtypeOption = None,
     precision: PrecisionOption = None,
+    backward: BackwardOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
     seed: SeedOption = None,
@@ -69,7 +71,7 @@ def profile(
     from kernel_profiling.findings.findings import find
     from kernel_profiling.ncu.line_counters import annotate
 
-    found = asked_problem(problem, kernelbench, scale, dtype=dtype, precision=precision, json=json)
+    found = asked_problem(problem, kernelbench, scale, dtype, precision, backward, json=json)
     path = kernel_file(found, kernel)
     subject = Subject(name=path.stem, source=read_source(path))
     with lane(found, machine, seed) as (executor, scratch):

@@ -19,18 +19,10 @@ if TYPE_CHECKING:
 
 
 @takes_settings(
-    *("strategy", "rounds", "workers", "beam", "variants", "tune", "review", "strict_nan", "quick"),
-    *("seed", "dtype", "precision", "target", "llm", "model", "model_choice", "learn_from"),
-    *(
-        "patience",
-        "target_speedup",
-        "floor_margin",
-        "max_candidates",
-        "max_cost",
-        "max_tokens",
-        "max_calls",
-    ),
-    *("time_limit_s", "device"),
+    *("strategy", "rounds", "workers", "beam", "variants", "tune", "review", "strict_nan"),
+    *("quick", "seed", "dtype", "precision", "backward", "target", "llm", "model"),
+    *("model_choice", "learn_from", "patience", "target_speedup", "floor_margin"),
+    *("max_candidates", "max_cost", "max_tokens", "max_calls", "time_limit_s", "device"),
 )
 def suite(
     problems: ProblemsArgument = None,

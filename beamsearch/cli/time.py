@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beamsearch.cli.options import (
+    BackwardOption,
     DeviceOption,
     DtypeOption,
     JsonOption,
@@ -40,6 +41,7 @@ def time(
     json: JsonOption = False,
     dtype: DtypeOption = None,
     precision: PrecisionOption = None,
+    backward: BackwardOption = None,
     device: DeviceOption = None,
     strict_nan: StrictNanOption = None,
 ) -> None:
@@ -55,7 +57,7 @@ def time(
 
     check_platform()
     machine = find_machine(device)
-    found = asked_problem(problem, kernelbench, scale, dtype=dtype, precision=precision, json=json)
+    found = asked_problem(problem, kernelbench, scale, dtype, precision, backward, json=json)
     if not machine.measures:
         raise NoGpuError(
             "time needs an NVIDIA GPU: a modelled time is no measurement; run it on a machine with "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beamsearch.cli.options import (
+    BackwardOption,
     DeviceOption,
     DtypeOption,
     JsonOption,
@@ -40,6 +41,7 @@ def verify(
     ] = False,
     dtype: DtypeOption = None,
     precision: PrecisionOption = None,
+    backward: BackwardOption = None,
     target: TargetOption = None,
     device: DeviceOption = None,
     seed: SeedOption = None,
@@ -56,14 +58,19 @@ def verify(
     from beamsearch.judge.sandbox.isolation import missing_in_words
     from beamsearch.records.job import JudgeJob, Subject
 
-    found = asked_problem(problem, kernelbench, scale, dtype=dtype, precision=precision, json=json)
+    found = asked_problem(problem, kernelbench, scale, dtype, precision, backward, json=json)
     source = read_source(kernel)
     subject = Subject(name=kernel.stem, source=source)
     with lane(found, machine, seed, strict_nan=bool(strict_nan)) as (executor, _):
         judgement = executor.run(JudgeJob(subject=subject, thorough=True, sanitize=sanitize))
         where, isolation = executor.gpu, missing_in_words(executor.missing_isolation())
     answer = as_json(judgement) | {"problem": found.name, "kernel": str(kernel), "gpu": where}
-    answer |= {"isolation": isolation, "precision": found.precision, "scaled": found.scaled}
+    answer |= {
+        "isolation": isolation,
+        "precision": found.precision,
+        "backward": found.backward,
+        "scaled": found.scaled,
+    }
     typer.echo(json_module.dumps(answer) if json else f"{isolation}\n{told(judgement)}")
     if not judgement.verdict.correct:
         raise typer.Exit(1)

@@ -70,7 +70,7 @@ def rearranged(instance: Instance, layout: Layout) -> Instance:
         return view.copy_(tensor)
 
     inputs = tuple(moved(v) if isinstance(v, torch.Tensor) else v for v in instance.inputs)
-    arguments = call_arguments(instance.model, inputs, instance.init)
+    arguments = call_arguments(instance.model, inputs, instance.init, instance.gradients)
     return replace(instance, inputs=inputs, arguments=arguments)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import threading
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import ProblemError
 from beamsearch.problem.input_values import Distribution, draw, vary_constants
-from beamsearch.problem.kernel import CallArguments
+from beamsearch.problem.kernel import CallArguments, gradient_names
 from beamsearch.problem.problem import Problem, load_module
 from beamsearch.settings import Precision
 
@@ -39,6 +40,8 @@ class Instance:
     precision: Precision = "reference"
     updates: tuple[str, ...] = ()
     """Buffers of the model that count as outputs, behind what `forward` returns."""
+    gradients: int = 0
+    """How many of the inputs, the last, are gradients of outputs; then gradients are outputs."""
 
     def reference(self) -> Any:
         """The reference's output, in the problem's own dtype; with it what `updates` hold then, if
@@ -46,10 +49,10 @@ class Instance:
         import torch
 
         buffers = dict(self.model.named_buffers()) if self.model.training else {}
-        with torch.inference_mode():
+        with torch.no_grad() if self.gradients else torch.inference_mode():
             before = {name: buffer.clone() for name, buffer in buffers.items()}
             try:
-                output = self.model(*self.inputs)
+                output = self._output()
                 if not self.updates:
                     return output
                 outputs = output if isinstance(output, tuple | list) else [output]
@@ -57,6 +60,31 @@ class Instance:
             finally:
                 for name, value in before.items():
                     buffers[name].copy_(value)
+
+    def _output(self) -> Any:
+        """What `forward` returns, and where asked its gradients."""
+        if not self.gradients:
+            return self.model(*self.inputs)
+        from beamsearch.problem.gradients import differentiate, leaf, leaves
+
+        inputs, given = self.inputs[: -self.gradients], self.inputs[-self.gradients :]
+        with leaves(self.model) as parameters:
+            return differentiate(self.model, list(map(leaf, inputs)), parameters, given)
+
+    def has_gradient(self) -> dict[str, bool]:
+        """Input or parameter, by the name that a kernel has for it -> whether an output depends on
+        it; of the floating-point ones, in the order of their gradients."""
+        from beamsearch.problem.gradients import gradients_by_autograd, is_floating, leaf, leaves
+
+        inputs, given = self.inputs[: -self.gradients], self.inputs[-self.gradients :]
+        names = [
+            *(n for n, x in zip(self.arguments.forward, inputs, strict=False) if is_floating(x)),
+            *(n.replace(".", "_") for n, x in self.model.named_parameters() if is_floating(x)),
+        ]
+        with leaves(self.model) as parameters:
+            values = list(map(leaf, inputs))
+            _, found = gradients_by_autograd(self.model, values, parameters, given)
+        return dict(zip(names, (gradient is not None for gradient in found), strict=True))
 
 
 def instantiate(
@@ -78,8 +106,9 @@ def instantiate(
         raise ProblemError(
             f"{problem.path} fails to build: {type(error).__name__}: {error}"
         ) from error
-    arguments = call_arguments(model, inputs, init)
-    return Instance(model, inputs, init, arguments, problem.precision)
+    count = len(differentiable(problem))
+    arguments = call_arguments(model, inputs, init, count)
+    return Instance(model, inputs, init, arguments, problem.precision, gradients=count)
 
 
 _Built = tuple["torch.nn.Module", tuple[Any, ...], tuple[Any, ...]]
@@ -100,6 +129,7 @@ def _build(
 
     module = load_module(problem)
     dtype: torch.dtype = getattr(torch, problem.dtype)
+    shapes = differentiable(problem)
 
     def build(place: str) -> _Built:
         """Made in this place, then on the device."""
@@ -115,7 +145,8 @@ def _build(
             inputs = [_cast(value, device, dtype, distribution) for value in raw]
             # What is drawn keeps its distribution: a mask of ones and zeros is no other number.
             drawn = [draw.make(place).to(device) for draw in draws]
-            return with_draws(model, len(raw), draws), (*inputs, *drawn), init
+            given = [_cast(torch.randn(shape), device, dtype, distribution) for shape in shapes]
+            return with_draws(model, len(raw), draws), (*inputs, *drawn, *given), init
 
     try:
         model, inputs, init = build(device)
@@ -124,6 +155,24 @@ def _build(
             raise
         model, inputs, init = build("cpu")  # it reads values while it is built
     return model.requires_grad_(False), inputs, init
+
+
+@functools.lru_cache(maxsize=64)
+def differentiable(problem: Problem) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the outputs that have gradients, where the problem asks for them; else none. Raises
+    ProblemError where nothing has."""
+    if not problem.backward:
+        return ()
+    from beamsearch.problem.dispatch_modes import ShapesOfRecurrence
+
+    instance = instantiate(dataclasses.replace(problem, backward=False), "meta")
+    with ShapesOfRecurrence():  # type: ignore[no-untyped-call]
+        returned = instance.reference()
+    outputs = returned if isinstance(returned, tuple | list) else [returned]
+    found = tuple(tuple(output.shape) for output in outputs if output.is_floating_point())
+    if not found:
+        raise ProblemError(f"{problem.name} returns whole numbers alone, which have no gradient")
+    return found
 
 
 @functools.lru_cache(maxsize=64)
@@ -185,10 +234,12 @@ def _cast(value: Any, device: str, dtype: torch.dtype, distribution: Distributio
 
 
 def call_arguments(
-    model: torch.nn.Module, inputs: tuple[Any, ...], init: tuple[Any, ...]
+    model: torch.nn.Module, inputs: tuple[Any, ...], init: tuple[Any, ...], gradients: int = 0
 ) -> CallArguments:
-    """Every name a kernel may ask for. On a clash the earlier source wins (see CallArguments)."""
-    forward = tuple(inspect.signature(model.forward).parameters)[: len(inputs)]
+    """Every name a kernel may ask for. On a clash the earlier source wins (see CallArguments).
+    `gradients`: how many of the inputs, the last, are those of outputs."""
+    own = tuple(inspect.signature(model.forward).parameters)[: len(inputs) - gradients]
+    forward = (*own, *gradient_names(gradients))
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     values: dict[str, Any] = dict(zip(forward, inputs, strict=True))
     for name, value in _by_dotted_name(state).items():
@@ -205,8 +256,13 @@ def call_arguments(
     for name, value, is_given in zip(parameters, init, given, strict=False):
         if is_given:
             values.setdefault(name, value)
-    own = init if all(given) else ()
-    return CallArguments(values=values, forward=forward, init=own, state=state)
+    return CallArguments(
+        values=values,
+        forward=forward,
+        init=init if all(given) else (),
+        state=state,
+        gradients=gradients,
+    )
 
 
 def _by_dotted_name(items: Mapping[str, Any]) -> dict[str, Any]:

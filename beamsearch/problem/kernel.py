@@ -7,7 +7,7 @@ import difflib
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,6 +38,25 @@ class CallArguments:
     other process can be handed."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """The model's parameters and buffers by dotted name."""
+    gradients: int = 0
+    """How many of `forward`, the last, are gradients of outputs: `backward_function` is called with
+    them."""
+
+    @property
+    def of_forward(self) -> CallArguments:
+        """The same without gradients."""
+        names = self.forward[len(self.forward) - self.gradients :]
+        return replace(
+            self,
+            values={name: value for name, value in self.values.items() if name not in names},
+            forward=self.forward[: len(self.forward) - self.gradients],
+            gradients=0,
+        )
+
+
+def gradient_names(count: int) -> tuple[str, ...]:
+    """What the gradients of so many outputs are called."""
+    return ("grad_output",) if count == 1 else tuple(f"grad_output{n}" for n in range(count))
 
 
 def read_kernel(path: Path) -> str:
@@ -162,6 +181,8 @@ def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
 
     Raises KernelError where a required name cannot be bound, listing what can.
     """
+    if arguments.gradients:
+        return _bind_both(module, arguments)
     function = getattr(module, "kernel_function", None)
     if function is None:
         return _bind_model(module, arguments)
@@ -222,6 +243,40 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     found = inspect.signature(function).parameters
     return {name: item for name, item in found.items() if item.kind not in variable}
+
+
+def _bind_both(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
+    """The kernel, then its backward; what they return in one tuple."""
+    backward = getattr(module, "backward_function", None)
+    if backward is None or not hasattr(module, "kernel_function"):
+        raise KernelError(
+            "the kernel defines no kernel_function with a backward_function(grad_outputs, inputs, "
+            "outputs, saved), which --backward asks for"
+        )
+    forward = bind(module, arguments.of_forward)
+    names = arguments.forward[-arguments.gradients :]
+    given = tuple(arguments.values[name] for name in names)
+    inputs = {
+        name: value
+        for name, value in arguments.of_forward.values.items()
+        if hasattr(value, "untyped_storage")
+    }
+
+    def both() -> tuple[Any, ...]:
+        returned = forward()
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise KernelError(
+                "a kernel_function beside a backward_function returns (outputs, saved): what the "
+                "reference returns, and whatever backward_function is to get"
+            )
+        outputs, saved = returned
+        found = backward(given if len(given) > 1 else given[0], inputs, outputs, saved)
+        parts = (outputs, found)
+        return tuple(
+            x for part in parts for x in (part if isinstance(part, tuple | list) else (part,))
+        )
+
+    return both
 
 
 def _bind_model(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:

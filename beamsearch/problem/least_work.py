@@ -52,6 +52,19 @@ def _attention_flops(
     return 2 * prod(q[:-2]) * pairs * (q[-1] + v[-1])
 
 
+class _NoModules:
+    """Stands for what counts by module: its hooks cannot be in a graph whose gradients are taken by
+    `torch.autograd.grad`."""
+
+    parents = frozenset({"Global"})
+
+    def __enter__(self) -> None:
+        """Track nothing."""
+
+    def __exit__(self, *_: object) -> None:
+        """End nothing."""
+
+
 def least_work(problem: Problem) -> LeastWork:
     """Least bytes and FLOPs at the problem's shapes, on `meta` tensors: no memory, no GPU.
 
@@ -70,7 +83,8 @@ def least_work(problem: Problem) -> LeastWork:
     attention = torch.ops.aten.scaled_dot_product_attention
     # The one is counted by, the other is not taken apart.
     formulas: dict[Any, Any] = dict.fromkeys((attention, attention.default), _attention_flops)
-    counter = FlopCounterMode(display=False, custom_mapping=formulas)
+    counter: Any = FlopCounterMode(display=False, custom_mapping=formulas)
+    counter.mod_tracker = _NoModules()
     with (
         Tf32() as by_default,
         Draws(str(problem.path)) as draws,

@@ -39,12 +39,14 @@ class Problem:
     shrunk problem."""
     precision: Precision = "reference"
     """How imprecise products of float32 may be, the reference's own too."""
-
+    backward: bool = False
+    """Whether its gradients are outputs too; see `gradients.py`."""
     scaled: str = ""
     """Where its source has other sizes than its file: the factor, and which; see `scale.py`."""
 
     def __hash__(self) -> int:
-        return hash((self.source, self.dtype, *sorted(self.sizes.items()), self.precision))
+        sizes = sorted(self.sizes.items())
+        return hash((self.source, self.dtype, *sizes, self.precision, self.backward))
 
     @property
     def input_kernel(self) -> Path | None:
@@ -69,6 +71,10 @@ class Problem:
                 return replace(self, precision=known)
         names = " or ".join(get_args(Precision))
         raise ProblemError(f"unknown precision {precision!r}; {names}")
+
+    def with_backward(self, backward: bool | None) -> Problem:
+        """The same problem with its gradients, or without; none leaves it as it is."""
+        return self if backward is None else replace(self, backward=backward)
 
 
 def list_problems() -> list[str]:

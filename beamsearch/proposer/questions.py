@@ -31,6 +31,8 @@ class ProblemCard(Record):
     output_shape: tuple[int, ...]
     bindable: dict[str, str]
     """Names a kernel_function may ask for, with a tensor's shape and dtype, or the value."""
+    gradients: tuple[str, ...] = ()
+    """What `backward_function` gives gradients for, in their order; none where it is not asked."""
     narrow_rows: dict[str, int]
     """Tensors whose rows (along the innermost dimension) do not all begin at multiples of 16 bytes,
     with the bytes that they do begin at multiples of."""

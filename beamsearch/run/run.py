@@ -72,6 +72,7 @@ def run(
     of the problem stand in its record.
     """
     problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
+    problem = problem.with_backward(settings.backward)
     path = kernel or problem.input_kernel
     trace = written_run(folder)
     source = trace.first_source() if path is None else read_kernel(path)
@@ -106,6 +107,7 @@ def resume(
         raise UsageError(f"these limits cannot be: {wrong}") from error
     check_means_something(settings, given)
     problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
+    problem = problem.with_backward(settings.backward)
     source = trace.first_source()
     more = bool(given)
     return _Run(trace, problem, settings, source, observer, more).go(lambda: None)

@@ -42,27 +42,39 @@ def reference_maker(
     import torch
 
     from beamsearch.problem.draws import with_draws
+    from beamsearch.problem.gradients import differentiate, leaf, ordinary
 
     problem = read_problem_message(message)
     module = load_module(problem)
 
     made: list[Any] = []
 
+    def built(arguments: CallArguments) -> torch.nn.Module:
+        plain = arguments.of_forward
+        with torch.inference_mode(False), torch.device(device):
+            init = arguments.init or module.get_init_inputs()
+            model = without_dropout(module.Model(*init))
+        draws = draws_of(problem)
+        model = with_draws(model, len(plain.forward) - len(draws), draws)
+        for parameter in model.parameters():
+            parameter.requires_grad_(problem.backward and parameter.is_floating_point())
+        return model
+
     def make(arguments: CallArguments) -> Callable[[], Any]:
         if not made:
-            with torch.device(device):
-                init = arguments.init or module.get_init_inputs()
-                model = without_dropout(module.Model(*init))
-            draws = draws_of(problem)
-            model = with_draws(model, len(arguments.forward) - len(draws), draws)
-            model = model.requires_grad_(False)
+            model = built(arguments)
             made[:] = model, model if mode is None else torch.compile(model, mode=mode)
         model, call = made
         own = dict(model.named_parameters()) | dict(model.named_buffers())
         for name, tensor in own.items():
-            tensor.data = arguments.state[name]
+            tensor.data = ordinary(arguments.state[name])
         set_products(problem.precision)  # last, since the problem's file may set what it likes
-        inputs = [arguments.values[name] for name in arguments.forward]
-        return lambda: call(*inputs)
+        plain = arguments.of_forward
+        inputs = [arguments.values[name] for name in plain.forward]
+        if not arguments.gradients:
+            return lambda: call(*inputs)
+        leaves = list(map(leaf, inputs))
+        given = [arguments.values[name] for name in arguments.forward[len(inputs) :]]
+        return lambda: differentiate(call, leaves, list(model.parameters()), given)
 
     return make

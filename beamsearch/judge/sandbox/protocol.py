@@ -176,6 +176,7 @@ def encode_arguments(
         "forward": list(arguments.forward),
         "init": encode(arguments.init),
         "state": {name: encode(value) for name, value in arguments.state.items()},
+        "gradients": arguments.gradients,
     }
 
 
@@ -209,6 +210,7 @@ def decode_with(
         forward=tuple(message["forward"]),
         init=decode(message["init"]),
         state={name: decode(value) for name, value in message["state"].items()},
+        gradients=message["gradients"],
     )
 
 

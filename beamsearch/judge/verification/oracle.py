@@ -75,7 +75,8 @@ def run_oracle(
     tensors = (*instance.model.parameters(), *instance.model.buffers(), *instance.inputs)
     double = any(isinstance(t, torch.Tensor) and t.dtype is torch.float64 for t in tensors)
     given = torch.float64 if double else torch.float32
-    with torch.inference_mode(), products("strict"):
+    mode = torch.no_grad() if instance.gradients else torch.inference_mode()
+    with mode, products("strict"):
         if wide is torch.float64 and not double:
             # A reference may name its dtypes, or be larger inside than outside.
             with suppress(ProblemError, torch.OutOfMemoryError):

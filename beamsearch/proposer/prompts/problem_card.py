@@ -18,7 +18,10 @@ def make_card(problem: Problem, torch_version: str, triton_version: str) -> Prob
     import torch
 
     work = least_work(problem)
-    values = instantiate(problem, "meta").arguments.values
+    instance = instantiate(problem, "meta")
+    arguments = instance.arguments.of_forward
+    values = arguments.values
+    depend = instance.has_gradient() if problem.backward else {}
     drawn = {draw.name: f" ({draw})" for draw in draws_of(problem)}
     size = getattr(torch, problem.dtype).itemsize
     shapes = {
@@ -47,6 +50,7 @@ def make_card(problem: Problem, torch_version: str, triton_version: str) -> Prob
             else f"= {value!r}"
             for name, value in sorted(values.items())
         },
+        gradients=tuple(name for name, depends in depend.items() if depends),
         narrow_rows={name: size for name, size in aligned.items() if size < WIDEST_BYTES},
         versions=f"Triton {triton_version}, PyTorch {torch_version}",
     )
