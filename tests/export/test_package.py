@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from beamsearch.errors import UsageError
 from beamsearch.export.new_problem import make_problem
@@ -162,6 +163,18 @@ def test_a_package_of_several_outputs_and_plain_values_is_in_order(several):
     assert int((replaced.train()(x, 3.0)[0] == 0).sum()) > 64
 
 
+class Seen(TorchDispatchMode):
+    """Names of the operators that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
 def test_a_module_is_replaced_in_a_model_and_nothing_else_changes(depthwise, monkeypatch):
     # Given a model with a convolution as the kernel was made for
     monkeypatch.syspath_prepend(depthwise.parent)
@@ -198,9 +211,9 @@ def test_a_module_is_replaced_in_a_model_and_nothing_else_changes(depthwise, mon
         torch.autograd.grad(model(x).sum(), x, create_graph=True)
 
     # And the operator is what was called
-    with torch.profiler.profile() as seen:
+    with Seen() as seen:
         model(x)
-    assert any("depthwise::operator" in event.key for event in seen.key_averages())
+    assert "depthwise.operator.default" in seen.names
 
 
 def test_the_kernel_gets_what_it_was_verified_for_and_nothing_else(depthwise, monkeypatch):

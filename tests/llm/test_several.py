@@ -31,10 +31,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def writes(prompt):
-    """Misspells what it writes; the first kernel is right when it is told of the slip."""
+    """Misspells what it writes; the first kernel is right when it is told of the slip, and so slow
+    that a larger block is a win by more than the error of a modelled time."""
     if "Write a first kernel" not in prompt:
         return clumsy(prompt)
-    source = (PROBLEM / "input_kernel.py").read_text()
+    source = (PROBLEM / "input_kernel.py").read_text().replace("1024", "64")
     if "has no attribute" not in prompt:
         source = source.replace("tl.maximum(", "tl.maximums(")
     return f"A program owns a block.\n```python\n{source}```\n"
