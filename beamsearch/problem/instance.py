@@ -99,14 +99,13 @@ def instantiate(
     the same shapes, and makes constant parameters vary, so that a result that hides in the narrow
     range of the problem's own shows. Raises ProblemError.
     """
-    draws = draws_of(problem)
+    draws, count = draws_of(problem), len(differentiable(problem))
     try:
         model, inputs, init = _build(problem, device, seed, distribution, draws)
     except Exception as error:
         raise ProblemError(
             f"{problem.path} fails to build: {type(error).__name__}: {error}"
         ) from error
-    count = len(differentiable(problem))
     arguments = call_arguments(model, inputs, init, count)
     return Instance(model, inputs, init, arguments, problem.precision, gradients=count)
 
@@ -188,7 +187,7 @@ def draws_of(problem: Problem) -> tuple[DrawnValue, ...]:
         return ()
     recorder = Recorder(str(problem.path))
     try:
-        model, inputs, _ = _build(problem, "meta")
+        model, inputs, _ = _build(dataclasses.replace(problem, backward=False), "meta")
         with torch.inference_mode(), ShapesOfRecurrence(), recorder:  # type: ignore[no-untyped-call]
             model(*inputs)
     except Exception:  # noqa: BLE001 - a reference that does not run is told where it is needed

@@ -12,6 +12,10 @@ from beamsearch.records.baselines import BASELINES, Baselines
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.progress import Progress
+from beamsearch.run.stop import StopToken
+
+WAIT_S = 0.1
+"""How often it is seen whether the run is to stop: tuning torch.compile takes minutes."""
 
 
 class BaselineTimes:
@@ -27,6 +31,7 @@ class BaselineTimes:
         source: str,
         floor: KnownFloor,
         progress: Progress,
+        stop: StopToken,
     ) -> None:
         """`source` of the input kernel, which is timed beside them."""
         self._trace = trace
@@ -36,6 +41,7 @@ class BaselineTimes:
         self._source = source
         self._floor = floor
         self._progress = progress
+        self._stop = stop
         self._thread: threading.Thread | None = None
         self._found: Baselines | BaseException | None = None
 
@@ -47,10 +53,12 @@ class BaselineTimes:
 
     def end(self) -> None:
         """Wait for them, and put them into the run's record; a floor that one is below is
-        corrected. Raises what measuring them raised."""
+        corrected. Raises what measuring them raised, and Stopped."""
         self.begin()
         assert self._thread is not None
-        self._thread.join()
+        while self._thread.is_alive():
+            self._thread.join(WAIT_S)
+            self._stop.check()
         if isinstance(self._found, BaseException):
             raise self._found
         if self._found is None or self._found == self._progress.record.baselines:

@@ -262,6 +262,7 @@ class _Run:
                 source=source,
                 floor=floor,
                 progress=self.progress,
+                stop=self.stop,
             )
         if missing := executor.missing_isolation():
             self.observer.note(missing_in_words(missing))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import library, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -157,7 +157,7 @@ def test_a_package_of_several_outputs_and_plain_values_is_in_order(several):
     for got, want in zip(outputs, expected, strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
         assert got.data_ptr() != x.data_ptr()
-    torch.library.opcheck(ours.operator, (x, 3.0, 2.0, own.weight, own.shift))
+    library.opcheck(ours.operator, (x, 3.0, 2.0, own.weight, own.shift))
 
     # And in training its own dropout is at work
     assert int((replaced.train()(x, 3.0)[0] == 0).sum()) > 64

@@ -163,5 +163,14 @@ def test_whole_numbers_have_no_gradient(tmp_path: Path) -> None:
     path.write_text(
         PROBLEM.replace("torch.where(keep, torch.sin(x) * self.weight, 0.0)", "(x > 0).long()")
     )
-    with pytest.raises(ProblemError, match="no gradient"):
+    with pytest.raises(ProblemError, match="^signs returns whole numbers"):
         instantiate(read_problem(path).with_backward(True))
+
+
+def test_what_forward_draws_stays_an_input_beside_gradients(tmp_path: Path) -> None:
+    path = tmp_path / "noisy.py"
+    path.write_text(PROBLEM.replace("torch.sin(x)", "(torch.sin(x) + torch.randn_like(x))"))
+    instance = instantiate(read_problem(path).with_backward(True), seed=5)
+    assert instance.arguments.forward == ("x", "keep", "draw0", "grad_output")
+    for one, other in zip(instance.reference(), instance.reference(), strict=True):
+        assert torch.equal(one, other)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from beamsearch.errors import BeamsearchError
+from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.gpu.machine import modelled
 from beamsearch.gpu.usage import Usage
 from beamsearch.problem.problem import read_problem
@@ -15,6 +15,7 @@ from beamsearch.records.trace import Trace
 from beamsearch.run.baseline_times import BaselineTimes
 from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.progress import Progress
+from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
 from tests.llm.runs import PROBLEM
 from tests.run.test_confirmation import measured
@@ -38,8 +39,9 @@ class Comparing:
         return Comparison(measurements={s.name: measured(2.0) for s in job.subjects}, failed={})
 
 
-def baselines_of(folder, executor):
+def baselines_of(folder, executor, stop=None):
     """Those of a run in this folder."""
+    stop = stop or StopToken()
     problem, machine = read_problem(PROBLEM / "problem.py"), modelled()
     record = RunRecord(
         problem=problem.name,
@@ -54,7 +56,8 @@ def baselines_of(folder, executor):
     progress = Progress(trace, record, 0.0, Usage())
     floor = KnownFloor(problem, machine, progress, observer=None)
     source = (PROBLEM / "input_kernel.py").read_text()
-    return BaselineTimes(trace, problem, machine, executor, source, floor, progress), progress
+    times = BaselineTimes(trace, problem, machine, executor, source, floor, progress, stop)
+    return times, progress
 
 
 def test_they_are_measured_once_while_others_go_on(tmp_path):
@@ -91,3 +94,14 @@ def test_what_fails_is_raised_where_they_are_waited_for(tmp_path):
     with pytest.raises(BeamsearchError, match="something else uses the GPU"):
         baselines.end()
     assert progress.record.baselines == Baselines()
+
+
+def test_a_stop_does_not_wait_for_them(tmp_path):
+    executor, stop = Comparing(), StopToken()
+    baselines, progress = baselines_of(tmp_path, executor, stop)
+    baselines.begin()
+    stop.set()
+    with pytest.raises(Stopped):
+        baselines.end()
+    assert progress.record.baselines == Baselines()
+    executor.may_end.set()
