@@ -29,7 +29,7 @@ def new(
     input: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="INPUT",
+            metavar="TENSOR",
             help='An input of forward, with dtype and shape: "x: bf16[8,2048,4096]", '
             '"index: i64[batch=8,128] < 32000", "k: 4". As often as it takes.',
         ),

@@ -200,6 +200,7 @@ class MeasuringJudge:
             except Rejected as rejection:
                 failed[name] = rejection.reason
         with self._python.opened(sources[n] for n in forms) as call, self._holding("comparing"):
+            self._make_room()
             try:
                 with self._visit.timed_inputs(self._true_sets()) as timed:
                     for name, some in forms.items():
@@ -209,8 +210,7 @@ class MeasuringJudge:
                             failed[name] = rejection.reason
                     left = [subject for subject in subjects if subject.name not in failed]
                     opened = self._runners.opened, self._baseline_runner
-                    comparer = Comparer(self._visit, timed, *opened)
-                    found = comparer.run(left, chosen)
+                    found = Comparer(self._visit, timed, *opened).run(left, chosen)
             except torch.OutOfMemoryError as error:
                 raise ProblemError(
                     f"{self._problem.name} does not fit on this GPU beside {len(subjects)} "
@@ -287,15 +287,27 @@ class MeasuringJudge:
             finally:
                 self._true.mend()
 
+    def _make_room(self) -> None:
+        """Where half of the memory is taken, give back what input sets take beyond one: each
+        subject of a comparison has results and memory of its own."""
+        self._true.release()
+        free, total = torch.cuda.mem_get_info(self._device)
+        if 2 * free < total:
+            if self._candidates is not None:
+                self._candidates.end()  # it has them mapped
+            self._true.store_only(self._true_sets()[0])
+
     def _baseline_runner(self) -> RunnerProcess:
         if self._baselines is None or not self._baselines.alive:
             self._baselines = self._runners.opened(compiles=True)
         return self._baselines
 
     @contextmanager
-    def _loaded(self, name: str, form: Form) -> Iterator[Replay]:
+    def _loaded(self, name: str, form: Form | Rejected) -> Iterator[Replay]:
         """A form in the runner, which is started anew where a fault took it. Needs the lane. Raises
         Rejected."""
+        if isinstance(form, Rejected):
+            raise form
         if self._candidates is None or not self._candidates.alive:
             self._candidates = self._runners.opened()
         runner = self._candidates
@@ -382,14 +394,7 @@ class MeasuringJudge:
 
     def _tell_layouts(self, forms: Mapping[Layout, Form | Rejected], log: Log) -> None:
         """At small shapes; nothing for a problem that has none."""
-
-        @contextmanager
-        def opened(layout: Layout) -> Iterator[Replay]:
-            form = forms[layout]
-            if isinstance(form, Rejected):
-                raise form
-            with self._loaded("another layout", form) as replay:
-                yield replay
-
         if forms:
-            tell_layouts(opened, self._true.at(shrink(self._problem)), log, GPU_CALL_S)
+            opened = partial(self._loaded, "another layout")
+            sets = self._true.at(shrink(self._problem))
+            tell_layouts(lambda layout: opened(forms[layout]), sets, log, GPU_CALL_S)

@@ -132,7 +132,7 @@ def _build(
 
     def build(place: str) -> _Built:
         """Made in this place, then on the device."""
-        with _GENERATOR, _defaults(place, dtype):
+        with _GENERATOR, defaults(place, dtype):
             torch.default_generator.manual_seed(seed)  # `torch.manual_seed` seeds what is not here
             if torch.device(place).type == "cuda":
                 torch.cuda.manual_seed(seed)
@@ -208,7 +208,8 @@ def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
 
 
 @contextmanager
-def _defaults(device: str, dtype: torch.dtype) -> Iterator[None]:
+def defaults(device: str, dtype: torch.dtype) -> Iterator[None]:
+    """Tensors are made on this device, those of floating-point numbers in this dtype."""
     import torch
 
     before = torch.get_default_dtype()

@@ -25,6 +25,7 @@ from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
 from beamsearch.judge.runner.reference import COMPILES, reference_maker
 from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
+from beamsearch.judge.sandbox.memory import give_back_if_short
 from beamsearch.judge.sandbox.protocol import decode_arguments
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.records.plan import Binary, Plan
@@ -221,9 +222,12 @@ class Runner(MappingWorker):
     def _collected(
         self, program: Program, results: Sequence[Any], outputs: Places, storages: Places
     ) -> Answer:
-        """What was damaged is looked for before the results are copied out."""
+        """What was damaged is looked for before the results are copied out. Where memory is short,
+        what torch has in its cache goes back to the judge and its oracle."""
         guards = program.broken_guards()
-        return self._hand_over(results, outputs, storages) | {"guards": guards}
+        answer = self._hand_over(results, outputs, storages) | {"guards": guards}
+        give_back_if_short(self.device)
+        return answer
 
 
 if __name__ == "__main__":

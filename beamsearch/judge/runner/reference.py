@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from beamsearch.problem.instance import draws_of, without_dropout
+from beamsearch.problem.instance import defaults, draws_of, without_dropout
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.problem.precision import set_products
 from beamsearch.problem.problem import Problem, load_module
+
+if TYPE_CHECKING:
+    import torch
 
 COMPILE_MODES = {
     "eager": None,
@@ -51,7 +54,7 @@ def reference_maker(
 
     def built(arguments: CallArguments) -> torch.nn.Module:
         plain = arguments.of_forward
-        with torch.inference_mode(False), torch.device(device):
+        with torch.inference_mode(False), defaults(device, getattr(torch, problem.dtype)):
             init = arguments.init or module.get_init_inputs()
             model = without_dropout(module.Model(*init))
         draws = draws_of(problem)
@@ -72,9 +75,26 @@ def reference_maker(
         plain = arguments.of_forward
         inputs = [arguments.values[name] for name in plain.forward]
         if not arguments.gradients:
-            return lambda: call(*inputs)
+            return attributes_kept(model, lambda: call(*inputs))
         leaves = list(map(leaf, inputs))
         given = [arguments.values[name] for name in arguments.forward[len(inputs) :]]
-        return lambda: differentiate(call, leaves, list(model.parameters()), given)
+        parameters = list(model.parameters())
+        return attributes_kept(model, lambda: differentiate(call, leaves, parameters, given))
 
     return make
+
+
+def attributes_kept(model: torch.nn.Module, call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call, after which every attribute of the model is the object that it was: a module that
+    puts its state into an attribute would let go of memory that a CUDA graph writes to."""
+    before = [(part, dict(vars(part))) for part in model.modules()]
+
+    def kept() -> Any:
+        try:
+            return call()
+        finally:
+            for part, attributes in before:
+                now = vars(part)
+                now.update((k, v) for k, v in attributes.items() if now.get(k) is not v)
+
+    return kept

@@ -23,6 +23,17 @@ _ROW = 1 << 12
 """Words of 8 bytes in a row of what is summed: sums of rows and of columns are all it takes."""
 
 
+SHORT = 3
+"""Memory is short where less than one part in so many of a GPU's is free."""
+
+
+def give_back_if_short(device: str) -> None:
+    """Let other processes have what torch keeps in its cache, where memory is short."""
+    free, total = torch.cuda.mem_get_info(torch.device(device))
+    if free < total // SHORT:
+        torch.cuda.empty_cache()
+
+
 class SharedMemory:
     """Gives out memory that another process can map, on one device.
 

@@ -185,13 +185,16 @@ class Comparer:
         self._rounds = ROUNDS
         self._timings: dict[str, Timing] = {}
         self._failed: dict[str, str] = {}
+        self._lost: set[str] = set()
+        """Of those, the ones that another's fault took along."""
+        self._is_slow = False
+        """Whether torch.compile ran out of time."""
 
     def run(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> Comparison:
         """Times of all subjects; `forms` are the kernels' plans, by name."""
         before = gpu_state(self._visit.gpu_uuid)
         try:
-            for subject in subjects:
-                self._attempt(subject.name, self._prepare, subject, forms.get(subject.name))
+            self._prepare_all(subjects, forms)
             if any(timing.estimate >= 30 for timing in self._timings.values()):
                 self._rounds = ROUNDS // 2
             undisturbed(self._take_turns)
@@ -206,6 +209,16 @@ class Comparer:
             measurements[name] = self._visit.measurement(samples, timing.plain, before, replay)
             turns[name] = [statistics.median(sample.ms for sample in turn) for turn in timing.turns]
         return Comparison(measurements=measurements, failed=self._failed, turns=turns)
+
+    def _prepare_all(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> None:
+        """Prepare each; those that were lost with another's runner once more, without that one."""
+        left = [*subjects]
+        for _ in range(2):
+            for subject in left:
+                self._attempt(subject.name, self._prepare, subject, forms.get(subject.name))
+            left = [subject for subject in subjects if subject.name in self._lost]
+            self._failed = {n: why for n, why in self._failed.items() if n not in self._lost}
+            self._lost = set()
 
     def _attempt(self, name: str, action: Callable[..., None], *given: object) -> None:
         """One step of a subject, which is out where it is rejected; with it what else ran in a
@@ -226,12 +239,16 @@ class Comparer:
                 self._failed[other] = (
                     "the process that timed it was lost by another subject's fault"
                 )
+                self._lost.add(other)
                 del self._timings[other]
             self._runners = {kind: r for kind, r in self._runners.items() if r is not gone}
 
     def _prepare(self, subject: Subject, form: Form | None) -> None:
         """Load, bind, check twice, and estimate. Raises Rejected."""
         name, is_baseline = subject.name, subject.kind != "kernel"
+        if self._is_slow and subject.kind == "max_autotune":
+            reason = f"torch.compile takes longer than {TUNING_S:.0f} s as it is"
+            raise Rejected(Outcome.TIMEOUT, Stage.TIMING, reason)
         if is_baseline not in self._runners:
             self._runners[is_baseline] = self._open[is_baseline]()
         runner = self._runners[is_baseline]
@@ -246,7 +263,12 @@ class Comparer:
             message = {"name": name, "problem": problem, "mode": mode}
             guarded(Stage.LOAD, "reference", runner.ask, "reference", TUNING_S, **message)
         first_s = TUNING_S if is_baseline else FIRST_CALL_S
-        timing.estimate = prepare(timing.replay, self._timed, first_s)
+        self._timed.sets.release(only_if_short=True)
+        try:
+            timing.estimate = prepare(timing.replay, self._timed, first_s)
+        except Rejected as rejection:
+            self._is_slow |= is_baseline and rejection.outcome is Outcome.TIMEOUT
+            raise
 
     def _take_turns(self) -> None:
         """So many turns of all that are still in. Raises Shared."""
@@ -327,8 +349,6 @@ class Sweeper:
     def _turn(self, name: str, calls: int) -> float:
         """Median time of some calls in milliseconds, of a form that is right. Raises Rejected."""
         assert self._timed.shared is not None
-        if self._compared is self._timed:
-            self._timed.expect()
         with self._load(name, self._forms[name]) as replay, self._compared.handout() as handout:
             bind(replay, NAME, handout, GPU_CALL_S)
             call_once(replay, handout, Stage.TIMING, GPU_CALL_S, NAME)

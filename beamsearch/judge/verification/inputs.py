@@ -22,7 +22,7 @@ from beamsearch.judge.arguments import (
     rearranged,
     storages_of,
 )
-from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer, SharedMemory
+from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer, SharedMemory, give_back_if_short
 from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments
 from beamsearch.judge.verification.handout import Handout
 from beamsearch.judge.verification.negative_controls import (
@@ -37,8 +37,8 @@ from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distrib
 from beamsearch.problem.instance import Instance, instantiate
 from beamsearch.problem.problem import Problem
 
-MEMORY_SHARE = 3
-"""Sets take a third of a GPU's memory at most; one beyond that is made anew each time."""
+MEMORY_SHARE = 6
+"""Sets take a sixth of a GPU's memory at most; one beyond that is made anew each time."""
 SWAY_ELEMENTS = 1 << 24
 """Outputs of at most so many elements store how far they move: two bytes each."""
 ALWAYS_STORED = 2
@@ -61,6 +61,8 @@ class InputSet:
     """On a GPU: the set in memory, none where it is made anew each time."""
     sway: Sway | None = field(default=None, init=False)
     """How far rounding moves its outputs, where that was asked and is small enough to store."""
+    awaits_oracle: bool = field(default=False, init=False)
+    """Whether its values were renewed since its oracle and checksums were made."""
 
     def results(self, handout: SetHandout) -> list[torch.Tensor]:
         """What came back, on the judge's memory."""
@@ -95,6 +97,8 @@ class InputSet:
         A layout other than the plain one is for small sets: it is a copy of its own.
         """
         if self.shared is not None and layout is None:
+            if self.awaits_oracle:
+                self.expect()
             yield self.shared
         elif self.instance is None and layout is None:
             yield from self._made_anew()
@@ -175,6 +179,7 @@ class InputSet:
         expected = self.expected if seed is None else self._oracles(instance)
         # Nothing above changed the set: memory may have run out.
         self.seed, self.sway, self.expected = new, None, expected
+        self.awaits_oracle = seed is None
         fill_all(self.shared.inputs, instance)
         if seed is not None:
             self.shared.sum_up(instance)
@@ -188,6 +193,7 @@ class InputSet:
         instance = self.anew()
         self.shared.sum_up(instance)
         self.expected = self._oracles(instance)
+        self.awaits_oracle = False
         del instance
         self.sets.release(only_if_short=True)
 
@@ -312,10 +318,21 @@ class InputSets:
         if self._device == "cpu":
             return
         if only_if_short:
-            free, total = torch.cuda.mem_get_info(torch.device(self._device))
-            if free >= total // MEMORY_SHARE:
-                return
-        torch.cuda.empty_cache()
+            give_back_if_short(self._device)
+        else:
+            torch.cuda.empty_cache()
+
+    def store_only(self, kept: InputSet) -> None:
+        """Give back the memory of all other sets: from now on they are made anew each time. No
+        process may have them mapped that shall see the memory free."""
+        with self._lock:
+            for inputs in self._sets.values():
+                if inputs is not kept and inputs.shared is not None:
+                    for buffer in inputs.shared.inputs:
+                        buffer.close()
+                    inputs.shared = None
+                    inputs.expected = [item.without_oracle() for item in inputs.expected]
+        self.release()
 
     def mend(self) -> None:
         """Repair every set in memory, at other sizes too, that is not what it was: a candidate that

@@ -58,6 +58,19 @@ def test_the_oracle_is_that_of_the_values_that_are_there(timed: InputSet) -> Non
     assert torch.allclose(timed.expected[0].oracle.double(), wanted, rtol=1e-6)
 
 
+def test_a_set_that_was_timed_is_handed_out_with_its_own_oracle_and_sums(timed: InputSet) -> None:
+    timed.renew()
+    assert timed.shared.changed()
+    with timed.handout() as handout:
+        assert not handout.changed()
+    instance = instantiate(timed.sets.problem, "cpu", timed.seed, timed.distribution)
+    wanted = instance.model.double()(instance.inputs[0].double())
+    assert torch.allclose(timed.expected[0].oracle.double(), wanted, rtol=1e-6)
+    timed.shared.inputs[0].words()[-1] ^= 1
+    with timed.handout() as handout:
+        assert handout.changed(), "what was written since still shows"
+
+
 def test_what_a_timed_call_writes_into_its_inputs_shows(timed: InputSet) -> None:
     timed.renew()
     timed.expect()
