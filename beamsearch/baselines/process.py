@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -29,26 +30,25 @@ def answer_of(
 ) -> R:
     """What `python -m command` prints as JSON in its last line, alone on the GPU if there is one.
 
-    So this process never holds the GPU. `question` is the other's standard input. Raises
+    So this process never holds the GPU. The other one may import what it needs before it reads its
+    standard input, which is the `question` and comes once the GPU is its own. Raises
     BeamsearchError where it takes too long or gives no such answer.
     """
     lane = nullcontext() if gpu_uuid is None else Lane(gpu_uuid, usage=usage).held()
+    environment = scrubbed_environment() | dict(environment or {})
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    command = [sys.executable, "-m", *command]
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
+        try:
+            with lane:
+                out, complaint = process.communicate(question, timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise BeamsearchError(f"it took over {timeout_s:.0f} s") from error
+        finally:
+            process.kill()
     try:
-        with lane:
-            done = subprocess.run(
-                [sys.executable, "-m", *command],
-                input=question,
-                env=scrubbed_environment() | dict(environment or {}),
-                capture_output=True,
-                text=True,
-                timeout=timeout_s,
-                check=False,
-            )
-    except subprocess.TimeoutExpired as error:
-        raise BeamsearchError(f"it took over {timeout_s:.0f} s") from error
-    try:
-        return kind.model_validate_json(done.stdout.strip().rpartition("\n")[2])
+        return kind.model_validate_json(out.strip().rpartition("\n")[2])
     except ValidationError as error:
-        last = done.stderr.strip().rpartition("\n")[2] or "no message"
-        status = done.returncode
+        last = complaint.strip().rpartition("\n")[2] or "no message"
+        status = process.returncode
         raise BeamsearchError(f"its process ended ({status}): {one_line(last)}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from beamsearch.baselines.inductor.convert import convert
@@ -15,14 +16,15 @@ from beamsearch.run.stop import StopToken
 
 AUTHOR = "torch.compile"
 ITS_OWN = ("default", "max_autotune")
+"""As it chooses, and as it tunes."""
 WITHOUT_LIBRARY = "triton_only"
 """For a reference that its own choice leaves to a library; up to a minute more."""
 
 
 def compiled_kernels(
-    folder: Path, executor: Executor, problem: str, stop: StopToken
+    folder: Path, executor: Executor, problem: str, stop: StopToken, *, tuned: bool = True
 ) -> tuple[list[Proposal], list[str]]:
-    """What the compiler wrote that is Triton alone, and why the rest is not.
+    """What the compiler wrote that is Triton alone, `tuned` too, and why the rest is not.
 
     Every compilation is recorded in the folder, and not done again. Raises Stopped.
     """
@@ -30,16 +32,17 @@ def compiled_kernels(
         return [], ["torch.compile writes Triton for an NVIDIA GPU, and there is none here"]
     kernels: list[Proposal] = []
     reasons: list[str] = []
-    for way in (*ITS_OWN, WITHOUT_LIBRARY):
-        if way == WITHOUT_LIBRARY and kernels:
-            break
 
-        def compile_(way: str = way) -> Compilation:
+    def compiled(way: str) -> Compilation:
+        def compile_() -> Compilation:
             done = executor.run(CompileJob(way=way))
             stop.check()
             return done
 
-        compilation = recorded(folder / f"{way}.json", Compilation, compile_)
+        return recorded(folder / f"{way}.json", Compilation, compile_)
+
+    def convert_(compilation: Compilation) -> None:
+        way = compilation.way
         try:
             if compilation.captured is None:
                 raise NotTriton(compilation.reason)
@@ -49,4 +52,10 @@ def compiled_kernels(
         else:
             description = f"what torch.compile writes ({way})"
             kernels.append(Proposal(description=description, source=source, author=AUTHOR))
+
+    with ThreadPoolExecutor() as pool:  # one imports while the other has the GPU
+        for compilation in pool.map(compiled, ITS_OWN if tuned else ITS_OWN[:1]):
+            convert_(compilation)
+    if not kernels:
+        convert_(compiled(WITHOUT_LIBRARY))
     return kernels, reasons

@@ -48,6 +48,8 @@ class FirstKernels:
     executor: Executor
     proposer: Proposer
     question: FirstQuestion
+    quick: bool
+    """Whether the compiler's choice will do, untuned."""
     stop: StopToken
     tell: Callable[[str], None]
     """Takes what people should know of those that came to nothing."""
@@ -56,7 +58,8 @@ class FirstKernels:
         """The source of the fastest; a candidate's record is left for each. Raises KernelError
         where none is correct, and what asking raises."""
         folder, problem = self.trace.round(0) / "compiled", self.question.problem.name
-        compiled, reasons = compiled_kernels(folder, self.executor, problem, self.stop)
+        given = folder, self.executor, problem, self.stop
+        compiled, reasons = compiled_kernels(*given, tuned=not self.quick)
         different: dict[str | None, Proposal] = {}
         for kernel in compiled:
             different.setdefault(source_fingerprint(kernel.source), kernel)

@@ -61,6 +61,7 @@ class FirstRound:
             executor=self.executor,
             proposer=proposer,
             question=FirstQuestion(problem=card, gpu=self.executor.gpu, floor=floor),
+            quick=self.progress.record.settings.quick,
             stop=self.stop,
             tell=self._tell,
         )

@@ -37,3 +37,11 @@ def test_what_is_a_librarys_is_compiled_without_it(tmp_path):
     kernels, reasons = compiled_kernels(tmp_path, RemoteExecutor("NVIDIA H200"), "77", lambda: None)
     assert [k.description for k in kernels] == ["what torch.compile writes (triton_only)"]
     assert all("library for convolution" in reason for reason in reasons)
+
+
+def test_a_quick_look_tunes_nothing(tmp_path):
+    record(tmp_path, "default", "43")
+    given = tmp_path, RemoteExecutor("NVIDIA H200"), "43", lambda: None
+    kernels, reasons = compiled_kernels(*given, tuned=False)
+    assert [k.description for k in kernels] == ["what torch.compile writes (default)"]
+    assert not reasons and not (tmp_path / "max_autotune.json").exists()
