@@ -23,7 +23,7 @@ from beamsearch.gpu.stopwatch import Stopwatch
 from beamsearch.judge.runner.graphs import NoGraph, Run, captured
 from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
-from beamsearch.judge.runner.reference import COMPILES, reference_maker
+from beamsearch.judge.runner.reference import COMPILES, BoundReference, reference_maker
 from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
 from beamsearch.judge.sandbox.memory import give_back_if_short
 from beamsearch.judge.sandbox.protocol import decode_arguments
@@ -37,7 +37,7 @@ _END_S = 5.0
 """Seconds in which a process whose judge is gone ends by itself."""
 
 Program = PlanProgram | ReferenceProgram
-Maker = Callable[[CallArguments], Callable[[], Any]]
+Maker = Callable[[CallArguments], BoundReference]
 
 
 def serve(link: socket.socket) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import torch
 
@@ -12,6 +11,7 @@ from beamsearch.judge.operations import COMPUTE, prepare
 from beamsearch.judge.runner.buffers import PlanMemory
 from beamsearch.judge.runner.launching import Function, PreparedLaunch
 from beamsearch.judge.runner.parameters import parameters
+from beamsearch.judge.runner.reference import BoundReference
 from beamsearch.judge.sandbox.memory import GUARD_BYTES
 from beamsearch.records.plan import Fill, Launch, Operation, Plan, Step
 
@@ -97,11 +97,13 @@ class PlanProgram:
 class ReferenceProgram:
     """The reference, or what torch.compile made of it: PyTorch's own, which needs no guards."""
 
-    def __init__(self, call: Callable[[], Any]) -> None:
+    def __init__(self, call: BoundReference) -> None:
         self._call = call
 
     def refresh(self, fresh: bool, *, garbage: bool = False) -> None:
-        """Leave the memory as it is: the reference keeps nothing between calls."""
+        """Have it ready for a call; the reference keeps nothing between calls."""
+        with torch.inference_mode():
+            self._call.refresh()
 
     def enqueue(self) -> list[torch.Tensor]:
         """As a plan's."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +36,27 @@ def read_problem_message(message: Mapping[str, Any]) -> Problem:
     return Problem(**{**message, "path": Path(message["path"])})
 
 
+@dataclass(frozen=True)
+class BoundReference:
+    """The reference on its arguments."""
+
+    call: Callable[[], Any]
+    copied: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    """Weights of recurrent layers, and what they are in the arguments: cuDNN wants those of a layer
+    in one piece, and would put them together in each call."""
+
+    def refresh(self) -> None:
+        """Take over what the arguments are now; before each call, and no part of it."""
+        for own, given in self.copied:
+            own.copy_(given)
+
+    def __call__(self) -> Any:
+        return self.call()
+
+
 def reference_maker(
     message: Mapping[str, Any], device: str, mode: str | None
-) -> Callable[[CallArguments], Callable[[], Any]]:
+) -> Callable[[CallArguments], BoundReference]:
     """What binds the reference to arguments: their tensors as inputs, their state as weights. The
     model is made once, so that what `torch.compile` made of it serves every later call.
 
@@ -63,23 +83,30 @@ def reference_maker(
             parameter.requires_grad_(problem.backward and parameter.is_floating_point())
         return model
 
-    def make(arguments: CallArguments) -> Callable[[], Any]:
+    def make(arguments: CallArguments) -> BoundReference:
         if not made:
             model = built(arguments)
             made[:] = model, model if mode is None else torch.compile(model, mode=mode)
         model, call = made
+        recurrent = [part for part in model.modules() if isinstance(part, torch.nn.RNNBase)]
+        in_one_piece = {id(weight) for part in recurrent for weight in part.parameters()}
         own = dict(model.named_parameters()) | dict(model.named_buffers())
+        copied = []
         for name, tensor in own.items():
-            tensor.data = ordinary(arguments.state[name])
+            if id(tensor) in in_one_piece:
+                copied.append((tensor.data, arguments.state[name]))
+            else:
+                tensor.data = ordinary(arguments.state[name])
         set_products(problem.precision)  # last, since the problem's file may set what it likes
-        plain = arguments.of_forward
-        inputs = [arguments.values[name] for name in plain.forward]
-        if not arguments.gradients:
-            return attributes_kept(model, lambda: call(*inputs))
-        leaves = list(map(leaf, inputs))
-        given = [arguments.values[name] for name in arguments.forward[len(inputs) :]]
-        parameters = list(model.parameters())
-        return attributes_kept(model, lambda: differentiate(call, leaves, parameters, given))
+        inputs = [arguments.values[name] for name in arguments.of_forward.forward]
+        run = partial(call, *inputs)
+        if arguments.gradients:
+            leaves, parameters = list(map(leaf, inputs)), list(model.parameters())
+            given = [arguments.values[name] for name in arguments.forward[len(inputs) :]]
+            run = partial(differentiate, call, leaves, parameters, given)
+        bound = BoundReference(attributes_kept(model, run), copied)
+        bound.refresh()
+        return bound
 
     return make
 

@@ -62,6 +62,47 @@ def test_state_that_is_no_buffer_has_the_problems_dtype(tmp_path: Path) -> None:
         torch.testing.assert_close(call(), instance.reference())
 
 
+RECURRENT = """
+import torch
+length, batch, width, hidden = 7, 3, 12, 16
+class Model(torch.nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.layers = torch.nn.GRU(width, hidden, num_layers=2)
+    def forward(self, x):
+        return self.layers(x)[0]
+def get_inputs(): return [torch.randn(length, batch, width)]
+def get_init_inputs(): return [width, hidden]
+"""
+
+
+def test_weights_of_recurrent_layers_stay_in_one_piece(tmp_path: Path) -> None:
+    problem = write_problem(tmp_path, RECURRENT, "recurrent")
+    one, other = (instantiate(problem, seed=seed) for seed in (1, 2))
+    make = reference_maker(problem_message(problem), "cpu", None)
+    bound, wanted = make(one.arguments), one.reference()
+    own = [weight.data_ptr() for weight, _ in bound.copied]
+    assert len(own) == 8
+    torch.testing.assert_close(bound(), wanted)
+    torch.testing.assert_close(make(other.arguments)(), other.reference())
+    bound.refresh()
+    torch.testing.assert_close(bound(), wanted)
+    assert [weight.data_ptr() for weight, _ in bound.copied] == own
+    for weight in one.model.parameters():  # as new values before a timed call
+        weight.mul_(2)
+    bound.refresh()
+    torch.testing.assert_close(bound(), one.reference())
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(300)
+def test_recurrent_layers_are_timed_as_people_call_them(tmp_path: Path) -> None:
+    compared = _compared(tmp_path, RECURRENT.replace("7, 3, 12, 16", "256, 64, 128, 256"))
+    assert not compared.failed
+    log = "".join(path.read_text() for path in tmp_path.rglob("runner-*.log"))
+    assert "single contiguous chunk" not in log
+
+
 @pytest.mark.gpu
 @pytest.mark.timeout(300)
 def test_graphs_of_a_module_with_state_are_right(tmp_path: Path) -> None:
