@@ -85,9 +85,8 @@ def _diagnose(sections: dict[str, str]) -> str:
     _section(sections, "What a kernel is")
     _section(sections, "Techniques")
     findings = _section(sections, "What the profile means")
-    mine = (
-        rf"^\d+\. \*\*{kind}\*\* \(at most ~?([\d.e+]+) times as fast\): ([^\n]*)\n((?:   - .*\n)*)"
-    )
+    bound = r"\((?:at most ~?([\d.e+]+) times as fast)?[^\n]*?\)"
+    mine = rf"^\d+\. \*\*{kind}\*\* {bound}: ([^\n]*)\n((?:   - .*\n)*)"
     match = re.search(mine, findings, re.MULTILINE)
     evidence = re.findall(r"   - (.*)", match[3]) if match else []
     answer = {
@@ -95,7 +94,7 @@ def _diagnose(sections: dict[str, str]) -> str:
         "cause": match[2] if match else "the direction was given without a finding",
         "evidence": evidence,
         "plan": "specialise the kernel on its sizes and try other launch parameters",
-        "expected_speedup": min(1.5, float(match[1])) if match else None,
+        "expected_speedup": min(1.5, float(match[1])) if match and match[1] else None,
         "predicted": [{"finding": kind, "bound_after": 1.0}] if match else [],
     }
     return f"Here is what I see.\n\n```json\n{json.dumps(answer, indent=2)}\n```\n"

@@ -91,7 +91,8 @@ class Memory(Record):
 
     attempts: list[Attempt] = []
     best: list[Shown] = []
-    """The best kernels so far that differ in more than a few lines, slowest first."""
+    """The best kernels so far that differ in more than a few lines, slowest first; none that is far
+    behind the fastest."""
     ideas: list[Idea] = []
     lessons: list[str] = []
     patterns_to_avoid: list[str] = []
@@ -119,6 +120,8 @@ class Situation(Record):
     share: int = 0
     """Which of the parent's workers in this round asks, and how many these are."""
     shares: int = 1
+    others: list[str] = []
+    """What the other workers of the round are sent to do: parent and direction."""
     memory: Memory
     tuned: bool = False
     """Whether launch parameters and block sizes are swept after a win, without whoever thinks."""

@@ -11,11 +11,15 @@ from beamsearch.records.verdict import Verdict
 _FINDINGS = re.compile(r" \(answers [a-z_, ]+\)$")
 
 
+OPEN = "open"
+"""The finding of a direction that names none: its worker looks for what nobody tried."""
+
+
 class Direction(Record):
     """Which bottleneck a worker goes after, and which plan for it (0 is the first)."""
 
     finding: str
-    """A `kernel_profiling.profile.FindingKind`."""
+    """A `kernel_profiling.profile.FindingKind`, or OPEN."""
     plan: int = 0
     again: bool = False
     """Whether the plan was given before, and its code failed."""

@@ -177,7 +177,8 @@ class Rounds:
         asked_about = [view.candidates[name] for name in dict.fromkeys(parents)]
         begin_profiles(self.shared, asked_about[1:])
         findings = {c.name: self.shared.findings(c) for c in asked_about}
-        return self._as_recorded(deal(parents, findings, candidates), view)
+        plan = deal(parents, findings, candidates, free=self.shared.proposer.reads_prompts)
+        return self._as_recorded(plan, view)
 
     def _as_recorded(self, plan: Plan, view: RoundView) -> Plan:
         """The plan of a replay: each worker as in the recorded run, whose reply was written for

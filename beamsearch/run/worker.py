@@ -101,6 +101,7 @@ class Worker(Bench):
             direction=self.assignment.direction,
             share=self.assignment.share,
             shares=self.assignment.shares,
+            others=self.assignment.others,
             memory=self.view.memory,
             tuned=self.shared.settings.configurations(self.shared.executor.measures) > 0,
         )

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from beamsearch.records.candidate import Candidate, Direction
+from beamsearch.records.candidate import OPEN, Candidate, Direction
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome
 from kernel_profiling.profile import Finding, FindingKind
@@ -46,6 +46,8 @@ class Assignment(Record):
     shares: int = 1
     plan_of: Origin | None = None
     """Whose plan it is, where the direction is given again; None: it makes its own."""
+    others: list[str] = []
+    """What the other workers of the round are sent to do."""
 
 
 class Plan(Record):
@@ -64,8 +66,11 @@ def deal(
     parents: Sequence[str],
     findings: Mapping[str, Sequence[Finding]],
     history: Sequence[Candidate],
+    *,
+    free: bool = False,
 ) -> Plan:
-    """A direction for each worker, whose parents are given in order.
+    """A direction for each worker, whose parents are given in order; with `free` the last of
+    several has an open one.
 
     The next direction of a parent is the finding that it was given least often so far, ties by the
     finding's rank: one that failed waits until the others had their turn. A finding that comes back
@@ -77,7 +82,10 @@ def deal(
     for worker, parent in enumerate(parents):
         kinds = list(dict.fromkeys(f.kind for f in findings[parent]))
         kinds = [kind for kind in kinds if kind is not FindingKind.AT_FLOOR]
-        direction, origin = tried[parent].give(kinds or list(WITHOUT_FINDINGS))
+        given: Sequence[str] = kinds or WITHOUT_FINDINGS
+        if free and 0 < worker == len(parents) - 1:
+            given = [OPEN]
+        direction, origin = tried[parent].give(given)
         assignments.append(
             Assignment(
                 worker=worker,
@@ -88,7 +96,13 @@ def deal(
                 plan_of=origin,
             )
         )
-    return Plan(assignments=assignments)
+    told = [f"{a.parent}: {a.direction}" for a in assignments]
+    return Plan(
+        assignments=[
+            a.with_values(others=told[:number] + told[number + 1 :])
+            for number, a in enumerate(assignments)
+        ]
+    )
 
 
 class _Tried:
@@ -115,9 +129,9 @@ class _Tried:
                 origin = Origin(round=number, worker=worker)
                 self.unbuilt[direction.finding] = direction.plan, origin
 
-    def give(self, kinds: Sequence[FindingKind]) -> tuple[Direction, Origin | None]:
+    def give(self, kinds: Sequence[str]) -> tuple[Direction, Origin | None]:
         """The next direction, counted as given, and whose plan it is where it is given again."""
-        kind = min(kinds, key=lambda k: (self.turns[k.value], kinds.index(k))).value
+        kind = str(min(kinds, key=lambda k: (self.turns[k], kinds.index(k))))
         plan, origin = self.unbuilt.get(kind, (self.plans[kind], None))
         direction = Direction(finding=kind, plan=plan, again=origin is not None)
         self._count(direction)

@@ -265,5 +265,9 @@ class Finding(Record):
     lines: list[int] = []
     gain_bound: float = Field(ge=1.0)
     """How many times faster the call could be if this alone were perfect."""
+    assumes: str = ""
+    """What that takes for granted."""
     advice: str
     """What is usually done about it."""
+    seen_as: list[FindingKind] = []
+    """Other kinds by which the same fault shows, with the same remedy."""

@@ -264,3 +264,45 @@ def test_the_compiler_alone_tells_the_story_of_the_counters(number: str, top: Fi
         profile.launches[0].instruction_mix["global_load"]
         == (measured.instruction_mix["global_load"])
     )
+
+
+def halves(number: str, share_of_bytes: float) -> Profile:
+    """A recorded kernel as if two launches did its work, each with this part of its bytes."""
+    (whole,) = profile_of(number).launches
+    bytes_ = {n: whole.metrics[n] * share_of_bytes for n in ("dram_read_bytes", "dram_write_bytes")}
+    one = whole.model_copy(update={"share": 0.5, "metrics": whole.metrics | bytes_})
+    return profile_of(number).model_copy(update={"launches": [one, one]})
+
+
+def test_what_several_launches_hand_over_through_memory_is_one_fault() -> None:
+    found = find(halves("36", 0.5), floor_of("36"), None)
+    many = next(f for f in found if f.kind == FindingKind.MANY_LAUNCHES)
+    assert many.seen_as == [FindingKind.EXCESS_TRAFFIC] and {17, 23} <= set(many.lines)
+    assert FindingKind.EXCESS_TRAFFIC not in kinds(found)
+    assert any("GB at device memory" in line for line in many.evidence)
+
+    # Where one launch alone moves too much, fusing it with others is not the remedy
+    found = find(halves("36", 1.0), floor_of("36"), None)
+    assert {FindingKind.MANY_LAUNCHES, FindingKind.EXCESS_TRAFFIC} <= set(kinds(found))
+
+
+def test_every_bound_says_what_it_takes_for_granted() -> None:
+    for number in WORK:
+        assert all(finding.assumes for finding in findings_of(number))
+
+
+def test_spills_that_hardly_ever_run_are_not_worth_their_line_s_waits() -> None:
+    profile = profile_of("82")
+    (launch,) = profile.launches
+    first = launch.lines[0]
+    for share, is_there in ((0.004, False), (0.4, True)):
+        line = first.model_copy(
+            update={
+                "instructions": 1000,
+                "spill_instructions": round(1000 * share),
+                "stall_share": 0.65,
+            }
+        )
+        spilling = launch.model_copy(update={"spill_bytes": 64, "lines": [line]})
+        changed = profile.model_copy(update={"launches": [spilling]})
+        assert (FindingKind.SPILLS in kinds(find(changed, floor_of("82"), None))) is is_there

@@ -65,7 +65,7 @@ def test_a_family_is_kernels_that_share_their_lines(tmp_path):
 def state(workers=4, stalled=False, **more):
     pool = [
         candidate("r0-s0", 1.0, round=0),
-        *(candidate(f"r1-w{n}-v0", 1 - n / 10, parent="r0-s0") for n in range(8)),
+        *(candidate(f"r1-w{n}-v0", 1 - n / 20, parent="r0-s0") for n in range(8)),
     ]
     given = {
         "round": 2,
@@ -92,6 +92,16 @@ def test_a_beam_that_stalls_starts_one_worker_afresh():
     best, second = "r1-w7-v0", "r1-w6-v0"
     assert STRATEGIES["beam"].parents(state(stalled=True)) == [best, second, best, "r0-s0"]
     assert STRATEGIES["beam"].parents(state(2, stalled=True)) == [best, second]
+
+
+def test_a_kernel_far_behind_the_fastest_has_no_children():
+    best, second = "r1-w7-v0", "r1-w6-v0"
+    times = state().times
+    near = times | {second: FAMILY_REACH * times[best]}
+    far = times | {second: FAMILY_REACH * times[best] * 1.01}
+    assert STRATEGIES["beam"].parents(state(times=near)) == [best, second, best, second]
+    assert STRATEGIES["beam"].parents(state(times=far)) == [best] * 4
+    assert STRATEGIES["beam"].parents(state(2, times=far, stalled=True)) == [best, "r0-s0"]
 
 
 def test_a_tree_draws_from_all_by_speedup_after_eight_first_attempts():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beamsearch.records.candidate import Direction
+from beamsearch.records.candidate import OPEN, Direction
 from beamsearch.records.verdict import Outcome
 from beamsearch.search import deal
 from beamsearch.search.directions import Origin
@@ -38,6 +38,21 @@ def test_with_one_parent_every_worker_goes_after_another_finding():
         Direction(finding=TAIL),
         Direction(finding=LATENCY, plan=1),
     ]
+
+
+def test_one_of_several_workers_has_no_direction_where_prompts_are_read():
+    plan = deal(["k"] * 3, FOUND, [], free=True)
+    assert [a.direction.finding for a in plan.assignments] == [LATENCY, SPILLS, OPEN]
+    later = tried(1, 2, Direction(finding=OPEN), CORRECT)
+    assert deal(["k"] * 3, FOUND, later, free=True).assignments[2].direction.plan == 1
+    (alone,) = deal(["k"], FOUND, [], free=True).assignments
+    assert alone.direction.finding == LATENCY
+
+
+def test_every_worker_knows_where_the_others_go():
+    plan = deal(["k"] * 3, FOUND, [])
+    assert plan.assignments[1].others == [f"k: {LATENCY}", f"k: {TAIL}"]
+    assert deal(["k"], FOUND, []).assignments[0].others == []
 
 
 def test_a_direction_waits_until_the_others_had_their_turn():

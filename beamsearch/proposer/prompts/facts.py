@@ -10,6 +10,7 @@ from typing import Any
 
 from beamsearch.proposer.questions import FirstQuestion, Question, Situation
 from beamsearch.records.measurement import Measurement
+from kernel_profiling.findings.findings import WORTH
 from kernel_profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
 from kernel_profiling.profile import Finding, Floor, Launch, Profile
 
@@ -207,12 +208,21 @@ def finding(question: Situation, item: Finding) -> dict[str, Any]:
     more = len(quoted) - LINES_QUOTED
     return {
         "kind": item.kind.value,
-        "gain": f"{tilde}{item.gain_bound:.3g} times",
-        "title": one_line(item.title),
+        "gain": _bound(item, tilde),
+        "title": one_line(item.title) + ("." if item.seen_as else ""),
+        "seen_as": ", ".join(f"`{kind}`" for kind in item.seen_as),
         "evidence": [one_line(text) for text in item.evidence],
         "lines": quoted[:LINES_QUOTED] + ([f"and {more} more lines"] if more > 0 else []),
         "advice": one_line(item.advice, 600),
     }
+
+
+def _bound(item: Finding, tilde: str) -> str:
+    """What fixing it could give, in words."""
+    if item.gain_bound < WORTH:
+        return "nothing by itself: something else takes as long"
+    assumed = f", if {item.assumes}" if item.assumes else ""
+    return f"at most {tilde}{item.gain_bound:.3g} times as fast{assumed}"
 
 
 def direction_note(question: Situation) -> str:

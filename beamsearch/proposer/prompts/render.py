@@ -26,6 +26,7 @@ from beamsearch.proposer.questions import (
     Shown,
     VariantsQuestion,
 )
+from beamsearch.records.candidate import OPEN
 from kernel_profiling.profile import FindingKind
 
 if TYPE_CHECKING:
@@ -161,6 +162,8 @@ def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
         "memory": memory,
         "best": _best(question)[cut["kernel"] :],
         "direction": question.direction,
+        "is_open": question.direction.finding == OPEN,
+        "others": question.others,
         "direction_note": facts.direction_note(question),
         "patched": question.parent,
     }

@@ -9,6 +9,7 @@ from beamsearch.proposer.questions import Attempt, Earlier, Idea, Memory, Shown
 from beamsearch.records.candidate import Candidate
 from beamsearch.run.memory.lessons import Lesson, worded
 from beamsearch.search import distinct
+from beamsearch.search.survivors import FAMILY_REACH
 
 SHOWN = 4
 """Kernels shown in full, the worker's own parent among them: a prompt has room for three more."""
@@ -29,10 +30,8 @@ def condense(
     `times` are comparable times by candidate name (see `search.distinct`).
     """
     attempts = []
-    for candidate in candidates:
-        if candidate.parent is None:
-            continue
-        own, parents = times.get(candidate.name), times.get(candidate.parent)
+    for candidate in candidates[1:]:  # the first one is what all is measured against
+        own, parents = times.get(candidate.name), times.get(candidate.parent or "")
         attempts.append(
             Attempt(
                 name=candidate.name,
@@ -50,7 +49,10 @@ def condense(
             )
         )
     best: list[Shown] = []
-    for c in distinct(candidates, times)[:LOOKED_AT]:
+    ranked = distinct(candidates, times)[:LOOKED_AT]
+    for c in ranked:
+        if times[c.name] > FAMILY_REACH * times[ranked[0].name]:
+            break  # its line among the attempts says enough
         text = source(c)
         # A second form of one kernel would take a page to show a constant.
         if len(best) < SHOWN and not any(alike(text, shown.source) for shown in best):

@@ -56,6 +56,29 @@ _ORDER = [
     FindingKind.ISSUE_BOUND,
 ]
 
+_ASSUMES = {
+    FindingKind.AT_FLOOR: "it takes the least time there is",
+    FindingKind.IDLE_MATRIX_UNITS: "products run at the rate of the matrix units",
+    FindingKind.SPILLS: "nothing spills, and nothing waits for what was spilled",
+    FindingKind.EXCESS_ARITHMETIC: "only the problem's own arithmetic is left",
+    FindingKind.DIVERGENCE: "every lane does useful work",
+    FindingKind.INTEGER_OVERHEAD: "no instruction computes an index, an address or a mask",
+    FindingKind.UNCOALESCED: "no sector is moved in vain",
+    FindingKind.EXCESS_TRAFFIC: "bytes beyond the least cost nothing there",
+    FindingKind.NARROW_ACCESS: "every access is as wide as can be",
+    FindingKind.BANK_CONFLICTS: "no lanes meet in a bank",
+    FindingKind.ATOMICS: "atomics cost next to nothing",
+    FindingKind.TAIL: "every SM has work to the end",
+    FindingKind.SYNCHRONISATION: "no warp waits at a barrier",
+    FindingKind.OCCUPANCY: "twice the warps hide twice the wait, up to half of an SM's",
+    FindingKind.LAUNCH_BOUND: "the host costs nothing",
+    FindingKind.LIBRARY_TIME: "what libraries do costs nothing",
+    FindingKind.MANY_LAUNCHES: "only the longest launch is left",
+    FindingKind.LATENCY: "the busiest unit never waits",
+    FindingKind.ISSUE_BOUND: "only index arithmetic is left",
+}
+"""What a bound takes for granted, beside that nothing else changes."""
+
 
 def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[Finding]:
     """The findings of a profile, the one worth most first.
@@ -105,6 +128,7 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
             evidence=one.evidence,
             lines=list(one.lines),
             gain_bound=one.gain,
+            assumes=_ASSUMES[one.kind],
             advice=one.advice,
         )
         for one in diagnoses
@@ -116,24 +140,52 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
         bound = float(f"{finding.gain_bound:.2g}")
         return finding.kind != FindingKind.AT_FLOOR, -bound, _ORDER.index(finding.kind)
 
-    return sorted(_said_once(found), key=rank)
+    return sorted(_said_once(found, case), key=rank)
 
 
-def _said_once(found: list[Finding]) -> list[Finding]:
-    """Without what is the same thing seen twice."""
+def _said_once(found: list[Finding], case: Case) -> list[Finding]:
+    """Without what is the same thing seen twice: where cause and remedy are one, the finding that
+    says more about what to change takes the other's evidence, and the larger bound."""
     kinds = {finding.kind: finding for finding in found}
     if FindingKind.UNCOALESCED in kinds:
         # Scattered lanes are why the L1 moves more than the least.
         found = [f for f in found if not (f.kind == FindingKind.EXCESS_TRAFFIC and "L1" in f.title)]
-    work, lanes = (
-        kinds.get(kind) for kind in (FindingKind.EXCESS_ARITHMETIC, FindingKind.DIVERGENCE)
-    )
-    if work is None or lanes is None:
-        return found
+    for kind, other, is_one in _SAME:
+        kept, taken = (
+            next((f for f in found if f.kind == wanted), None) for wanted in (kind, other)
+        )
+        if kept is None or taken is None or not is_one(case, kept, taken):
+            continue
+        both = kept.with_values(
+            evidence=[*kept.evidence, taken.title, *taken.evidence],
+            lines=list(dict.fromkeys([*taken.lines, *kept.lines])),
+            gain_bound=max(kept.gain_bound, taken.gain_bound),
+            seen_as=[*kept.seen_as, other, *taken.seen_as],
+        )
+        found = [both if f is kept else f for f in found if f is not taken]
+    return found
+
+
+def _always(case: Case, kept: Finding, taken: Finding) -> bool:
+    return True
+
+
+def _between_launches(case: Case, kept: Finding, taken: Finding) -> bool:
+    """Whether no launch alone moves more than the least: then one reads what another has read or
+    written."""
+    launches, floor = case.profile.launches, case.floor
+    names = ("dram_read_bytes", "dram_write_bytes")
+    if floor is None or any(name not in launch.metrics for launch in launches for name in names):
+        return False
+    moved = [sum(launch.metrics[name] for name in names) for launch in launches]
+    return "evice memory" in taken.title and max(moved) < whole_call.EXCESS * floor.least_bytes
+
+
+_SAME: tuple[tuple[FindingKind, FindingKind, Callable[[Case, Finding, Finding], bool]], ...] = (
     # The terms that are nothing, and the lanes that compute them.
-    both = work.with_values(
-        evidence=[*work.evidence, lanes.title],
-        lines=list(dict.fromkeys([*lanes.lines, *work.lines])),
-        gain_bound=max(work.gain_bound, lanes.gain_bound),
-    )
-    return [both if f is work else f for f in found if f is not lanes]
+    (FindingKind.EXCESS_ARITHMETIC, FindingKind.DIVERGENCE, _always),
+    # What a launch writes for the next to read is the excess.
+    (FindingKind.MANY_LAUNCHES, FindingKind.EXCESS_TRAFFIC, _between_launches),
+    (FindingKind.MANY_LAUNCHES, FindingKind.LAUNCH_BOUND, _always),
+)
+"""Kept kind, the kind that goes into it, and whether they are one fault."""

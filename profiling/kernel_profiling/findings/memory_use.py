@@ -148,7 +148,8 @@ def spills_matter(launch: Launch) -> bool:
 def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     """Registers are kept in local memory. Bound: those instructions, and their L1 passes, gone.
 
-    Where the same lack of registers leaves few warps on an SM, also what more warps could give.
+    Where they are enough to matter, also the waits on their lines; and where the same lack of
+    registers leaves few warps on an SM, what more warps could give.
     """
     if not launch.spill_bytes:
         return None
@@ -164,11 +165,12 @@ def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     # Without counters: of the memory instructions, those that a kernel without spills has not.
     local, passes = (local, passes) if passes else (mix.get("local", 0), max(1, moved))
     factors = {"issue": 1 - share, "l1": 1 - local / passes}
-    wait = sum(line.stall_share or 0 for line in lines)
+    matters = spills_matter(launch)
+    wait = sum(line.stall_share or 0 for line in lines) if matters else 0.0
     gain = budget.gain(factors) if budget.busy else 1 / max(factors["l1"], 1e-2)
     gain = max(gain, 1 / max(1 - min(wait, 0.9), 0.1) if case.measured else 1.0)
     crowded = launch.occupancy_limiter == "registers" and (launch.occupancy or 1) < 0.5
-    if crowded and spills_matter(launch):
+    if crowded and matters:
         gain = max(gain, occupancy_gain(case, budget, launch.occupancy or 1))
     return Diagnosis(
         FindingKind.SPILLS,
@@ -183,7 +185,7 @@ def spills(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
         "Keep fewer values live: smaller blocks, fewer unrolled iterations, more warps for the "
         "same block, values recomputed instead of kept.",
         numbers(lines),
-        near=True,
+        near=matters or not case.measured,
     )
 
 
