@@ -126,6 +126,8 @@ class Launch(Record):
     rules: list[Rule] = []
     regions: list[CodeRegion] = []
     """The machine code by loop; only in a compiler's profile."""
+    lowering: list[str] = []
+    """What the compiler made of products and loops, in words."""
     config: str | None = None
     """The autotuner's configuration that stands here; none where the kernel has no autotuner."""
     fingerprint: str | None = None

@@ -87,10 +87,13 @@ class Profilers:
                 kernels={kernel.name for kernel in form.plan.kernels},
                 keep_report=spec.with_name("profile.ncu-rep"),  # taken from there by who wants it
             )
-        chosen = {form.plan.kernels[s.kernel].name: s.config for s in form.plan.launches}
-        configs = [{"config": chosen.get(launch.name)} for launch in profile.launches]
-        pairs = zip(profile.launches, configs, strict=True)
-        launches = [launch.with_values(**config) for launch, config in pairs]
+        known = {launch.name: launch for launch in form.compiled.profile.launches}
+        launches = [
+            launch.with_values(config=compiled.config, lowering=compiled.lowering)
+            if (compiled := known.get(launch.name))
+            else launch
+            for launch in profile.launches
+        ]
         return profile.with_values(launches=launches)
 
     def stand_by(self) -> None:

@@ -16,6 +16,8 @@ from kernel_profiling.profile import Finding, Floor, Launch, Profile
 
 LAUNCHES = 6
 """Launches listed, by share of the call; a call with more has a finding that says so."""
+LOWERED = 8
+"""Facts on products and loops."""
 REASON_CHARACTERS = 240
 LINES_QUOTED = 4
 RULES = 3
@@ -245,6 +247,9 @@ def profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
         return []
     launches = sorted(profile.launches, key=lambda launch: -(launch.share or 0))
     lines = [_traffic(profile, floor), *(_launch(launch) for launch in launches[:LAUNCHES])]
+    told = {fact: None for launch in launches[:LAUNCHES] for fact in launch.lowering}
+    if told:
+        lines.append(f"The compiler made of it: {'. '.join(list(told)[:LOWERED])}.")
     if len(launches) > LAUNCHES:
         lines.append(f"{len(launches) - LAUNCHES} smaller launches besides.")
     return lines

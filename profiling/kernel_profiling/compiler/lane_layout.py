@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_ALIAS = re.compile(r"^#(\w+) = (#ttg\.\w+<\{.*\}>)\s*$")
-_LOCATION = re.compile(r"^#(loc\w*) = loc\((.*)\)\s*$")
-_FILE_LINE = re.compile(r'^"([^"]*)":(\d+):')
+from kernel_profiling.compiler.ttgir import Dialect
+
 _MEMORY = re.compile(
     r"\b(tt\.load|tt\.store|tt\.atomic_rmw|tt\.atomic_cas|ttg\.async_copy_global_to_local)\b"
 )
@@ -36,37 +35,18 @@ def access_layouts(ttgir: str, starts: Mapping[int, int]) -> dict[tuple[int, str
 
     A layout that is not understood is left out.
     """
-    aliases: dict[str, str] = {}
-    locations: dict[str, str] = {}
-    for row in ttgir.splitlines():
-        if match := _ALIAS.match(row):
-            aliases[match[1]] = match[2]
-        elif match := _LOCATION.match(row):
-            locations[match[1]] = match[2]
+    dialect = Dialect(ttgir, starts)
     found: dict[tuple[int, str], LaneLayout] = {}
-    for row in ttgir.splitlines():
+    for row in dialect.rows:
         operation = _MEMORY.search(row)
-        if not operation:
-            continue
-        where = re.search(r"loc\((.*)\)\s*$", row)
-        line = _line(where[1], locations) if where else None
-        if line is None:
+        line = dialect.line(row) if operation else None
+        if operation is None or line is None:
             continue
         pointers = _POINTERS.search(row)
-        layout = _layout(pointers[1], aliases) if pointers else SCALAR
+        layout = _layout(pointers[1], dialect.aliases) if pointers else SCALAR
         if layout is not None:
-            found.setdefault((starts.get(line, line), _KINDS.get(operation[1], "load")), layout)
+            found.setdefault((line, _KINDS.get(operation[1], "load")), layout)
     return found
-
-
-def _line(text: str, locations: dict[str, str], depth: int = 0) -> int | None:
-    """The source line a location stands for: of an inlined function, the line inside it."""
-    if match := _FILE_LINE.match(text):
-        return int(match[2])
-    inner = re.search(r"#(loc\w*)", text)
-    if inner and inner[1] in locations and depth < 20:
-        return _line(locations[inner[1]], locations, depth + 1)
-    return None
 
 
 def _numbers(name: str, text: str) -> list[int]:

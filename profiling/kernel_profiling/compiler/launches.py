@@ -12,6 +12,7 @@ from typing import Any
 
 from kernel_profiling.compiler.disassembly import Code, Instruction, disassemble
 from kernel_profiling.compiler.lane_layout import LaneLayout, access_layouts
+from kernel_profiling.compiler.lowering import lowering
 from kernel_profiling.compiler.occupancy import max_shared_bytes, occupancy
 from kernel_profiling.compiler.sass import INDEX_CLASSES, is_division, widest
 from kernel_profiling.compiler.statements import asm_lines, statement_starts
@@ -130,7 +131,8 @@ def describe(launch: CompiledLaunch, gpu: Gpu) -> Launch:
     texts = [instruction.text for instruction in code.instructions]
     mix = Counter(instruction.kind for instruction in code.instructions)
     share, limiter = kernel.occupancy(gpu)
-    layouts = access_layouts(kernel.ttgir, statement_starts(kernel.source_file))
+    starts = statement_starts(kernel.source_file)
+    layouts = access_layouts(kernel.ttgir, starts)
     return Launch(
         name=kernel.name,
         triton=True,
@@ -148,6 +150,7 @@ def describe(launch: CompiledLaunch, gpu: Gpu) -> Launch:
         instruction_mix=dict(sorted(mix.items())),
         lines=_lines(code, kernel.source_file),
         regions=[_with_layouts(region, layouts) for region in code.regions],
+        lowering=lowering(kernel.ttgir, starts),
         config=launch.config,
         fingerprint=hashlib.sha256("\n".join(launch.words).encode()).hexdigest(),
     )
