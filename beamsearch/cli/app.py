@@ -26,7 +26,7 @@ from beamsearch.cli.show import show
 from beamsearch.cli.suite import suite
 from beamsearch.cli.time import time
 from beamsearch.cli.verify import verify
-from beamsearch.errors import BeamsearchError, Stopped, Waiting
+from beamsearch.errors import BeamsearchError, Stopped, UsageError, Waiting
 
 EXIT_CODES = """\b
 Exit codes:
@@ -103,9 +103,18 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         # The reader of our output has gone; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _end(error, 1, verbose, silent=True)
+    except (PermissionError, NotADirectoryError, IsADirectoryError) as error:
+        _end(_told(error), UsageError.exit_code, verbose)
     except OSError as error:
         _end(error, 1, verbose)
     sys.exit(0)
+
+
+def _told(error: OSError) -> UsageError:
+    """A file that is not for us, with what to do."""
+    told = UsageError(f"{error.filename}: {error.strerror}; allow it, or give another place")
+    told.__cause__ = error
+    return told
 
 
 def _end(error: BaseException, code: int, verbose: bool, silent: bool = False) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -35,4 +36,5 @@ def export(
     write_package(folder, files)
     typer.echo(winner.told())
     typer.echo(f"{folder}: {', '.join(files)}")
-    typer.echo(f"next: python -m pytest {folder}, and `replace` as {folder / 'README.md'} shows")
+    place = shlex.quote(str(folder))
+    typer.echo(f"next: python -m pytest {place}, and `replace` as {folder / 'README.md'} shows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,7 +71,7 @@ def new(
     write_text(path, made.problem.source)
     for line in [*described(made, folder), *valued(made, machine)]:
         typer.echo(line)
-    typer.echo(f"next: python -m beamsearch run {folder}")
+    typer.echo(f"next: python -m beamsearch run {shlex.quote(str(folder))}")
 
 
 def described(made: Made, folder: Path) -> list[str]:

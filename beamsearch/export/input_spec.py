@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class InputSpec:
 def parse_input(text: str) -> InputSpec:
     """An input from the command line. Raises UsageError."""
     name, colon, told = (part.strip() for part in text.partition(":"))
-    if not colon or not name.isidentifier() or name in RESERVED:
+    if not colon or not name.isidentifier() or name in RESERVED or keyword.iskeyword(name):
         raise UsageError(f"--input {text!r} names no input; {EXAMPLE}")
     match = _TENSOR.fullmatch(told)
     if match is None:
@@ -82,7 +83,9 @@ def _dimension(text: str, part: str) -> Dimension:
     name, equals, value = (word.strip() for word in part.rpartition("="))
     if value.isidentifier() and not equals:
         name, value = value, ""
-    is_named = name.isidentifier() and name not in RESERVED and not name.startswith("_")
+    if name in RESERVED or keyword.iskeyword(name):
+        raise UsageError(f"--input {text!r}: {name} has another meaning; name the size otherwise")
+    is_named = name.isidentifier() and not name.startswith("_")
     is_size = value.isdecimal() and int(value) > 0
     if (name and not is_named) or (value and not is_size) or not (name or value):
         raise UsageError(f"--input {text!r}: {part.strip()!r} is no size; {EXAMPLE}")

@@ -191,5 +191,7 @@ def _forward(
         only = [n for n, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
         if not (by_place and unknown):
             passed = [name if name in only else f"{name}={name}" for name in passed]
+    else:  # one of PyTorch's own, which Python knows no names of and which takes them all the same
+        passed = [f"{name}={name}" for name in passed]
     names = ", ".join(spec.name for spec in specs)
     return f"    def forward(self, {names}):\n        return {called}({', '.join(passed)})\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
 import textwrap
@@ -43,12 +44,12 @@ def package_name(problem: str) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError where a folder of this name cannot be imported."""
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise UsageError(
-            f"{name!r} is no name that Python imports; give --output a folder such as "
-            f"{package_name(name)}"
-        )
+    """Raise UsageError where a folder of this name cannot be imported, or hides another package."""
+    better = f"give --output a folder such as fast_{package_name(name)}"
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+        raise UsageError(f"{name!r} is no name that Python imports; {better}")
+    if importlib.util.find_spec(name) is not None:
+        raise UsageError(f"{name} is the name of a package that is installed here; {better}")
 
 
 def files_of(winner: Winner, name: str) -> dict[str, str]:

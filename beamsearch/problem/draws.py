@@ -117,6 +117,8 @@ class Given(TorchFunctionMode):
 
 UNSEEN = (*MAKERS, *SMALL_MAKERS, "__init__")
 """Functions that may draw: they make inputs and weights."""
+KNOWN = {"torch", "numpy", "einops", "triton"}
+"""Packages that draw nothing but by the calls of these names."""
 _UNTOLD = ("generator", "inplace", "pin_memory", "requires_grad")
 """Options of a call that say nothing of the values."""
 
@@ -148,7 +150,8 @@ def _given(func: Any, args: Sequence[Any], kwargs: Any, value: torch.Tensor) -> 
 
 
 def may_draw(source: str) -> bool:
-    """Whether a problem's source names such a call, beside where it makes inputs and weights."""
+    """Whether a problem's source names such a call, beside where it makes inputs and weights; what
+    it imports beyond PyTorch and the standard library may call anything."""
 
     def nodes(owner: ast.AST) -> Iterator[ast.AST]:
         for node in ast.iter_child_nodes(owner):
@@ -156,7 +159,20 @@ def may_draw(source: str) -> bool:
                 yield node
                 yield from nodes(node)
 
-    named = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes(parse(source))}
+    tree = parse(source)
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [a.name for a in node.names]
+        )
+    }
+    if "importlib" in imported or imported - sys.stdlib_module_names - KNOWN:
+        return True
+    named = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes(tree)}
     return not named.isdisjoint(NAMES)
 
 

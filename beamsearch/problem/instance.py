@@ -102,7 +102,7 @@ def instantiate(
     draws, count = draws_of(problem), len(differentiable(problem))
     try:
         model, inputs, init = _build(problem, device, seed, distribution, draws)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ProblemError(
             f"{problem.path} fails to build: {type(error).__name__}: {error}"
         ) from error
@@ -141,6 +141,7 @@ def _build(
             if distribution != "own":
                 vary_constants(model)
             raw = tuple(module.get_inputs())
+            _check_inputs(raw)
             inputs = [_cast(value, device, dtype, distribution) for value in raw]
             # What is drawn keeps its distribution: a mask of ones and zeros is no other number.
             drawn = [draw.make(place).to(device) for draw in draws]
@@ -154,6 +155,21 @@ def _build(
             raise
         model, inputs, init = build("cpu")  # it reads values while it is built
     return model.requires_grad_(False), inputs, init
+
+
+def _check_inputs(raw: tuple[Any, ...]) -> None:
+    """Raise TypeError for an input that holds tensors and is none."""
+    import torch
+
+    for number, value in enumerate(raw):
+        parts = value.values() if isinstance(value, dict) else value
+        if isinstance(value, dict | list | tuple) and any(
+            isinstance(part, torch.Tensor | dict | list | tuple) for part in parts
+        ):
+            raise TypeError(
+                f"get_inputs gives a {type(value).__name__} of tensors as input {number}; let "
+                "forward take each tensor as an argument of its own"
+            )
 
 
 @functools.lru_cache(maxsize=64)

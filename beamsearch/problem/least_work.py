@@ -9,6 +9,7 @@ from typing import Any
 
 from beamsearch.errors import ProblemError
 from beamsearch.problem.instance import instantiate
+from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.problem import Problem
 from kernel_profiling.errors import one_line
 
@@ -69,8 +70,8 @@ def least_work(problem: Problem) -> LeastWork:
     """Least bytes and FLOPs at the problem's shapes, on `meta` tensors: no memory, no GPU.
 
     It also says what kernels may compute products in (`LeastWork.products`): judge, floor and
-    prompts all go by that. Raises ProblemError where the reference draws random numbers, or reads
-    values.
+    prompts all go by that. Raises ProblemError where the reference draws random numbers, reads
+    values, where it writes into an input, and where it returns something other than tensors.
     """
     import torch
 
@@ -80,6 +81,9 @@ def least_work(problem: Problem) -> LeastWork:
     from torch.utils.flop_counter import FlopCounterMode
 
     instance = instantiate(problem, "meta")
+    named = zip(instance.arguments.forward, instance.inputs, strict=True)
+    inputs = {name: value for name, value in named if isinstance(value, torch.Tensor)}
+    versions = {name: value._version for name, value in inputs.items()}
     attention = torch.ops.aten.scaled_dot_product_attention
     # The one is counted by, the other is not taken apart.
     formulas: dict[Any, Any] = dict.fromkeys((attention, attention.default), _attention_flops)
@@ -103,10 +107,16 @@ def least_work(problem: Problem) -> LeastWork:
             "inputs: draw them in get_inputs, or end __init__ with `self.eval()`"
         )
     in_tf32 = by_default.seen and problem.dtype == "float32" and problem.precision == "reference"
-    named = zip(instance.arguments.forward, instance.inputs, strict=True)
-    inputs = {name: value for name, value in named if isinstance(value, torch.Tensor)}
     read = {name: t.nbytes for name, t in (inputs | dict(instance.arguments.state)).items()}
-    outputs = output if isinstance(output, tuple | list) else [output]
+    try:
+        outputs = outputs_of(output)
+    except ProblemError as error:
+        raise ProblemError(f"{problem.name}: {error}") from error
+    if changed := [name for name, t in inputs.items() if t._version != versions[name]]:
+        raise ProblemError(
+            f"{problem.name} writes into its input {changed[0]}, so that its next call would be "
+            f"another one; let forward work on {changed[0]}.clone(), or without `inplace`"
+        )
     return LeastWork(
         bytes_read=sum(read.values()),
         bytes_written=sum(t.nbytes for t in outputs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -163,15 +164,28 @@ def load_module(problem: Problem) -> ModuleType:
     module.__file__ = str(problem.path)
     if replace_loads(tree):
         setattr(module, STANDS_IN, from_configuration)
+    _execute(tree, problem, module)
+    if problem.sizes.get(SMALL_MAKERS[0]):
+        for maker, small in zip(MAKERS, SMALL_MAKERS, strict=True):
+            setattr(module, maker, getattr(module, small, getattr(module, maker)))
+    return module
+
+
+def _execute(tree: ast.Module, problem: Problem, module: ModuleType) -> None:
+    """Execute a problem's source in its module. Raises ProblemError."""
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module  # a dataclass looks its module up there
     try:
         exec(compile(tree, str(problem.path), "exec"), module.__dict__)
+    except SystemExit as error:
+        raise ProblemError(f"{problem.path} ends Python when it is loaded") from error
     except ProblemError as error:
         raise ProblemError(f"{problem.path} fails to load: {error}") from error
     except Exception as error:
         raise ProblemError(
             f"{problem.path} fails to load: {type(error).__name__}: {error}"
         ) from error
-    if problem.sizes.get(SMALL_MAKERS[0]):
-        for maker, small in zip(MAKERS, SMALL_MAKERS, strict=True):
-            setattr(module, maker, getattr(module, small, getattr(module, maker)))
-    return module
+    finally:
+        del sys.modules[module.__name__]
+        if before is not None:
+            sys.modules[module.__name__] = before

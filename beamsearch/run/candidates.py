@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beamsearch.errors import BeamsearchError
 from beamsearch.problem.kernel import fingerprint
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.job import JudgeJob, Judgement, Subject
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 NOT_REPAIRED = (Outcome.CORRECT, Outcome.NO_CODE, Outcome.DUPLICATE)
 """Nothing is wrong with it, there is nothing to repair, or its twin was repaired before."""
+LEAST_FREE = 1 << 20
+"""Bytes that a disk has left, at least, for a failure to be the kernel's own."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,8 @@ class Candidates:
 
         def make() -> Candidate:
             judged = decide()
+            if not judged.verdict.correct:
+                _check_disk(self.folder)
             return Candidate(
                 name=made.name,
                 parent=self.assignment.parent,
@@ -143,6 +150,17 @@ class Candidates:
         candidate = recorded(self.folder / f"{made.name}.json", Candidate, make)
         self.shared.observer.candidate(candidate)
         return candidate
+
+
+def _check_disk(folder: Path) -> None:
+    """Raise BeamsearchError where a disk is full that a kernel needs: what failed then may have
+    failed for that."""
+    for place in (folder, Path(tempfile.gettempdir())):
+        if shutil.disk_usage(place).free < LEAST_FREE:
+            raise BeamsearchError(
+                f"the disk of {place} is full, so that kernels cannot be judged; make room, and "
+                "give the same command again"
+            )
 
 
 def names_of(candidates: Iterable[Candidate]) -> dict[str, str]:

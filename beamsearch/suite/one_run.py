@@ -101,6 +101,8 @@ def _work(link: Connection, task: Task) -> None:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
         outcome = _outcome(link, task, log)
+        if outcome[0] == "failed":
+            log.write(f"error: {outcome[1]}\n")
     with suppress(BrokenPipeError):  # who asked was stopped meanwhile
         link.send(outcome)
 

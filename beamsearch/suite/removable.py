@@ -22,6 +22,9 @@ LINEAR = (
 )
 """Operations behind which a sum may still be taken first, where nothing but constants or weights is
 added or multiplied with."""
+MOVED = ("_to_copy", "clone", "stack", "cat")
+"""Operations that compute nothing: unread, they are by-products of how PyTorch takes a layer
+apart."""
 SHARE = 0.01
 """Of the largest tensor's elements: unused results below that are by-products."""
 
@@ -88,7 +91,9 @@ def _unread(steps: list[Step], results: list[torch.Tensor]) -> Iterator[str]:
         written = [tensor for tensor in step.outputs if id(tensor) in own]  # in place
         if written or not step.outputs or any(id(tensor) in read for tensor in step.outputs):
             read |= own
-        elif not step.is_view and sum(tensor.numel() for tensor in step.outputs) > SHARE * largest:
+        elif step.name in MOVED or step.is_view:
+            continue
+        elif sum(tensor.numel() for tensor in step.outputs) > SHARE * largest:
             shape = tuple(step.outputs[0].shape)
             yield f"nothing reads the result {shape} of {step.name}"
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from beamsearch.errors import BeamsearchError
 from beamsearch.llm.costs import paid, run_prices
 from beamsearch.records.baselines import BASELINES, called
 from beamsearch.records.candidate import Candidate
@@ -20,6 +21,7 @@ from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Verdict
 from beamsearch.run.results import comparable_times, find_candidate
 from beamsearch.search import is_win
+from kernel_profiling.errors import one_line
 
 LEAST_HEADROOM = 1.1
 """A best baseline within so many times the floor leaves no headroom to have a share of: this is
@@ -132,11 +134,22 @@ class Row(Record):
 
 
 def row_of(entry: Entry, folder: Path) -> Row:
-    """A problem's row, from the folder of its run; where there is no run yet, from its entry."""
+    """A problem's row, from the folder of its run; where there is no run yet, from its entry. One
+    whose records are gone or cannot be read has failed."""
     notes = [entry.reason] if entry.reason else []
-    if not ((folder / "run.json").is_file() or (folder / ARCHIVE).is_file()):
-        return Row(name=entry.name, state=entry.state, seconds=entry.seconds, notes=notes)
-    trace = opened_run(folder)
+    state = entry.state
+    if (folder / "run.json").is_file() or (folder / ARCHIVE).is_file():
+        try:
+            return _row_of_run(entry, opened_run(folder), notes)
+        except BeamsearchError as error:
+            state, notes = "failed", [one_line(str(error))]
+    elif state == "finished":
+        state, notes = "failed", ["its run is gone; the same command makes it again"]
+    return Row(name=entry.name, state=state, seconds=entry.seconds, notes=notes)
+
+
+def _row_of_run(entry: Entry, trace: Trace, notes: list[str]) -> Row:
+    """The same from a run's records. Raises BeamsearchError."""
     record, rounds = trace.run_record(), trace.completed_rounds()
     total = paid(trace, run_prices(trace, record.settings.prices), {}).total
     values: dict[str, object] = {

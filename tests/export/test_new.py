@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from beamsearch.errors import UsageError
+from beamsearch.errors import ProblemError, UsageError
 from beamsearch.export.new_problem import make_problem, snake_case
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import read_problem
@@ -140,6 +140,23 @@ def test_eval_ends_init(made):
     ).model.training
 
 
+def test_a_function_that_python_knows_no_names_of_takes_them_by_name(tmp_path):
+    path = tmp_path / "p" / "problem.py"
+    inputs = ["other: f32[64,32]", "input: f32[64,32]"]
+    instance = instantiate(make_problem("torch:sub", inputs, [], path).problem)
+    other, first = instance.inputs
+    assert torch.equal(instance.reference(), first - other)
+    with pytest.raises(ProblemError, match="fails on shapes alone"):
+        make_problem("torch.nn.functional:gelu", ["foo: f32[64,32]"], [], path)
+
+
+def test_what_imported_code_draws_is_an_input(made, file):
+    file.write_text(file.read_text() + "\ndef noisy(x):\n    return x + torch.rand_like(x)\n")
+    instance = instantiate(made("noisy", ["x: f32[512,48]"]))
+    x, draw = instance.inputs
+    assert torch.equal(instance.reference(), x + draw)
+
+
 def test_a_module_of_an_installed_package(tmp_path):
     pytest.importorskip("transformers")
     path = tmp_path / "mlp" / "problem.py"
@@ -195,6 +212,7 @@ X = "x: bf16[8,48]"
         ("Block", ["x: bf17[8,48]"], ["dim=48"], "no dtype 'bf17'"),
         ("Block", ["x: bf16[8,-48]"], ["dim=48"], "'-48' is no size"),
         ("Block", ["x: bf16[8,48"], ["dim=48"], "neither a tensor nor a value"),
+        ("Block", ["x: bf16[def=8,48]"], ["dim=48"], "def has another meaning"),
         ("Block", ["x: bf16[rows,48]"], ["dim=48"], "the size rows has no value"),
         ("Block", [X, "mask: bool[n=8,1]", "scale: f32[n=3]"], ["dim=48"], "n is 8 and 3"),
         ("Block", [X, "scale: f32[]"], ["dim=48"], "choose it with --dtype"),

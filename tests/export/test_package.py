@@ -314,5 +314,8 @@ def test_errors_are_one_line_and_nothing_is_overwritten(tmp_path, pooling):
 def test_names_of_packages():
     assert package_name("43_Max_Pooling_3D") == "max_pooling_3d"
     assert package_name("77_conv___padded____dilated__") == "conv_padded_dilated"
-    with pytest.raises(UsageError, match="such as a_b"):
+    with pytest.raises(UsageError, match="such as fast_a_b"):
         check_name("a-b")
+    for name, why in (("torch", "installed here"), ("class", "no name"), ("__init__", "no name")):
+        with pytest.raises(UsageError, match=f"{why}.*such as fast_"):
+            check_name(name)

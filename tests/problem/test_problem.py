@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from beamsearch.errors import KernelError, ProblemError
 from beamsearch.judge.verification.oracle import find_updates
@@ -85,6 +86,47 @@ def test_a_file_that_is_no_problem_says_why(tmp_path, source, says):
     path.write_text(source)
     with pytest.raises(ProblemError, match=says):
         find_problem(str(path))
+
+
+PLAIN = """
+import torch
+from dataclasses import dataclass
+@dataclass
+class Factor:
+    value: float = 2.0
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {returned}
+def get_inputs(): return {inputs}
+def get_init_inputs(): return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "inputs", "says"),
+    [
+        ("{'a': x}", "[torch.rand(8)]", "its output is a dict"),
+        ("(x, (x, x))", "[torch.rand(8)]", "output 1 of the reference is a tuple"),
+        ("torch.fft.rfft(x)", "[torch.rand(8)]", "its output is complex"),
+        ("x.mul_(2)", "[torch.rand(8)]", "writes into its input x"),
+        ("x.t().add_(2)", "[torch.rand(8, 8)]", "writes into its input x"),
+        ("x[0] + x[1]", "[[torch.rand(8), torch.rand(8)]]", "a list of tensors as input 0"),
+    ],
+)
+def test_what_no_kernel_could_be_held_against_is_told(tmp_path, returned, inputs, says):
+    path = tmp_path / "problem.py"
+    path.write_text(PLAIN.format(returned=returned, inputs=inputs))
+    with pytest.raises(ProblemError, match=says):
+        least_work(find_problem(str(path)))
+
+
+def test_a_file_may_define_dataclasses(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(
+        PLAIN.format(returned="x.clone().mul_(Factor().value)", inputs="[torch.rand(8)]")
+    )
+    instance = instantiate(find_problem(str(path)))
+    assert torch.equal(instance.reference(), 2 * instance.inputs[0])
 
 
 MODEL = """

@@ -43,6 +43,7 @@ def test_it_is_named(tmp_path, call, module, told):
         ("F.max_pool1d(x.unsqueeze(1), 3)", "pass"),  # its indices are a by-product
         ("x.mean(1)", "pass"),
         ("F.layer_norm(x, (columns,))", "pass"),
+        ("F.scaled_dot_product_attention(*[x.view(1, 4, 128, 256)] * 3, is_causal=True)", "pass"),
     ],
 )
 def test_nothing_else_is(tmp_path, call, module):

@@ -74,6 +74,19 @@ def test_the_files_hold_names_and_numbers_as_they_are(folder):
     assert not page.tags & {"script", "b", "i", "link", "img"}
 
 
+@pytest.mark.parametrize("damage", ["lost", "unreadable"])
+def test_a_run_whose_records_are_gone_is_a_row_with_its_reason(folder, tmp_path, damage):
+    folder = shutil.copytree(folder, tmp_path / "suite")
+    for path in (folder / NAME).iterdir():
+        path.unlink() if path.is_file() else None
+    if damage == "unreadable":
+        (folder / NAME / "run.json").write_text("{}")
+    one, other = make_report(folder).rows
+    assert (one.state, other.state) == ("failed", "failed")
+    expected = "is not a RunRecord" if damage == "unreadable" else "its run is gone"
+    assert expected in one.notes[0]
+
+
 def test_a_tie_with_max_autotune_is_no_win(folder):
     (source,) = make_report(folder).figures
     assert source.source == "measured" and source.gpus == ["NVIDIA H200"]
