@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 import torch
 import triton
 
-from beamsearch.judge.capture.launches import CapturedKernel, LaunchArguments
+from beamsearch.judge.capture.compiling import Identity
+from beamsearch.judge.capture.launches import LaunchArguments
 from beamsearch.judge.capture.recorder import Noted, Recorder, Refused
 from beamsearch.judge.capture.shadows import content
 from beamsearch.judge.capture.standin import Memory, StandIn
@@ -26,6 +28,7 @@ from beamsearch.records.plan import (
     Descriptor,
     DType,
     Fill,
+    Kernel,
     Launch,
     Number,
     Operation,
@@ -69,7 +72,7 @@ class _Assembly:
         self._prologue = self._computed_before()
         self._numbers: dict[Memory, int] = {}
         """In the order of the plan's buffers."""
-        self._kernels: dict[CapturedKernel, int] = {}
+        self._kernels: list[Kernel] = []
 
     def plan(self, container: Container, capability: int) -> Plan:
         """The plan. Raises Refused."""
@@ -87,7 +90,7 @@ class _Assembly:
         return Plan(
             capability=capability,
             triton=triton.__version__,
-            kernels=list(self._kernels),
+            kernels=self._kernels,
             buffers=[self._buffer(memory, before) for memory in list(self._numbers)],
             steps=steps,
             results=results,
@@ -197,8 +200,10 @@ class _Assembly:
             )
         launch: LaunchArguments = noted.arguments[0]
         given = zip(launch.values, launch.kernel.signature, strict=True)
+        if launch.kernel not in self._kernels:
+            self._kernels.append(launch.kernel)
         return Launch(
-            kernel=self._kernels.setdefault(launch.kernel, len(self._kernels)),
+            kernel=self._kernels.index(launch.kernel),
             grid=launch.grid,
             arguments=[self._argument(value, kind) for value, kind in given],
             named=launch.named,
@@ -256,7 +261,12 @@ def _all_words(values: Any) -> Iterable[Any]:
             shape = (tuple(value.shape), tuple(value.meta.stride()), value.dtype)
             yield (memory.given, memory.size, place, *shape)
         elif isinstance(value, LaunchArguments):
-            yield (value.kernel, value.grid, *_all_words(value.values))
+            yield (
+                value.kernel.ttir,
+                str(value.kernel.options),
+                value.grid,
+                *_all_words(value.values),
+            )
         elif isinstance(value, list | tuple | dict):
             yield from _all_words(value)
         elif isinstance(getattr(value, "base", None), StandIn):
@@ -269,20 +279,16 @@ def differs(one: Plan, other: Plan) -> str | None:
     """How two calls of one kernel differ, or none: the same steps on buffers of the same kind."""
     if len(one.steps) != len(other.steps):
         return f"{len(one.steps)} steps in one call, {len(other.steps)} in another"
-    for number, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
-        if _bare(a, one) != _bare(b, other):
-            name = one.kernels[a.kernel].name if isinstance(a, Launch) else a.step
-            return f"step {number} ({name}) is not the same in two calls"
-    lives = {"born", "dead"}
-    made, others = ([b.model_dump(exclude=lives) for b in p.buffers] for p in (one, other))
-    if made != others:
-        return "memory is made, kept or filled otherwise in two calls"
-    return None if one.results == other.results else "another result is returned in two calls"
+    pairs = zip_longest(*map(_deeds, (one, other)))
+    number = next((number for number, (a, b) in enumerate(pairs) if a != b), None)
+    if number is None:
+        return None
+    if number >= len(one.steps):
+        return "memory is made, kept, filled or returned otherwise in two calls"
+    step = one.steps[number]
+    name = one.kernels[step.kernel].name if isinstance(step, Launch) else step.step
+    return f"step {number} ({name}) is not the same in two calls"
 
 
-def _bare(step: Step, plan: Plan) -> Any:
-    if not isinstance(step, Launch):
-        return step.model_dump(exclude={"line"})
-    kernel = plan.kernels[step.kernel]
-    told = step.model_dump(exclude={"line", "named"})
-    return told | {"kernel": (kernel.name, kernel.ttir, str(kernel.options))}
+def _deeds(plan: Plan) -> list[str]:
+    return Identity(plan).deeds([(k.name, k.ttir, str(k.options)) for k in plan.kernels])

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from beamsearch.judge.capture.launches import Tuning, install, install_torch
+from beamsearch.judge.capture.launches import install, install_torch, pin
 from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
 from beamsearch.judge.capture.reuse import Caller
@@ -49,7 +49,8 @@ class Capturer(KernelWorker):
     def __init__(self) -> None:
         self._module: Any = None
         self._recorder = Recorder()
-        self._tuning = Tuning()
+        self._pins: dict[str, str] = {}
+        self._configs: dict[str, list[str]] = {}
         self._capability = 0
 
     def do_load(self, source: str, gpu: dict[str, Any]) -> dict[str, Any]:
@@ -60,9 +61,10 @@ class Capturer(KernelWorker):
             self._capability = target.capability
             torch.set_num_threads(1)
             install_torch(self._recorder, target)
-            install(self._recorder, self._tuning, target)
+            install(self._recorder, target)
+            pin(self._pins, self._configs)
         self._recorder.restart(source)
-        self._tuning.met.clear()
+        self._configs.clear()
         with HostTensors(), self._recorder:
             self._module = load_kernel(source)
         return {}
@@ -74,7 +76,8 @@ class Capturer(KernelWorker):
         `pins`: function -> the configuration to choose. `arguments` as `encode_arguments` gives
         them for `meta` tensors.
         """
-        self._tuning.pins = pins
+        self._pins.clear()
+        self._pins.update(pins)
         recorder = self._recorder
         recorder.begin()
         given = self._arguments(arguments)
@@ -84,7 +87,7 @@ class Capturer(KernelWorker):
         plan = plan_of(recorder, result, self._capability)
         return {
             "plan": plan.model_dump(mode="json"),
-            "configs": self._tuning.met,
+            "configs": self._configs,
             "by_position": bound_by_position(self._module, given),
         }
 

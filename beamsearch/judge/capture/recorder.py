@@ -51,6 +51,8 @@ class Recorder(QuickMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.memories = Memories(now=self.now)
+        self.chosen: str | None = None
+        """By the autotuner whose launch is at hand: its configuration in words."""
         self.restart("")
 
     def restart(self, source_file: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from beamsearch.judge.capture.compiling import options_of
-from beamsearch.judge.capture.launches import pinned
+from beamsearch.judge.capture.launches import pin
 from beamsearch.judge.sandbox.harness import Harness
 from beamsearch.judge.sandbox.mapped import Answer
 from beamsearch.records.plan import Binary, Kernel
@@ -27,7 +27,7 @@ class Caller(Harness):
         """
         read = map(Kernel.model_validate, kernels), map(Binary.model_validate, binaries)
         install(list(zip(*read, strict=True)))
-        pin(pins)
+        pin(pins, {})
         return {}
 
 
@@ -59,17 +59,3 @@ def install(finished: Sequence[tuple[Kernel, Binary]]) -> None:
         stages |= {first[0]: first[1], "cubin": finish}
 
     backend.add_stages = add_stages
-
-
-def pin(pins: Mapping[str, str]) -> None:
-    """Have autotuners choose these configurations, for good, without a time. From the second call
-    on they do what they always do."""
-    from triton.runtime.autotuner import Autotuner
-
-    tuner: Any = Autotuner
-    prune = tuner.prune_configs
-
-    def prune_configs(self: Any, kwargs: Any) -> Any:
-        return pinned(prune(self, kwargs), pins.get(self.base_fn.__name__))
-
-    tuner.prune_configs, tuner._bench = prune_configs, lambda *_, **__: [0.0]

@@ -15,7 +15,8 @@ from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
 
 from beamsearch.judge.capture.compiling import OF_COMPILATION, compile_plan
-from beamsearch.judge.capture.reuse import install, pin
+from beamsearch.judge.capture.launches import pin
+from beamsearch.judge.capture.reuse import install
 from kernel_profiling.compiler.fake_device import TargetDriver
 from kernel_profiling.gpus import find_gpu
 from tests.judge.capture.kernels import plan_of, scale
@@ -78,7 +79,7 @@ def test_an_autotuner_chooses_what_was_chosen(size: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(CompiledKernel, "run", lambda self, *grid: launched.append(grid[:3]))
     tuned_kernel.cache.clear()
     # When the choice of the judge is pinned
-    pin({"tuned_kernel": str(tuned_kernel.configs[(256, 512, 1024).index(size)])})
+    pin({"tuned_kernel": str(tuned_kernel.configs[(256, 512, 1024).index(size)])}, {})
     x = torch.empty(4096, device="meta")
     for _ in range(2):
         tuned_kernel[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](x, torch.empty_like(x), 4096)
