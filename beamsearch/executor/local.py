@@ -114,7 +114,7 @@ class LocalExecutor:
 
     def missing_isolation(self) -> dict[str, str]:
         """Parts of the isolation of candidates that the system refuses here, with the reasons."""
-        return {name: why for name, why in self._servers.missing_isolation().items() if why}
+        return self._servers.missing_isolation()
 
     def close(self) -> None:
         """End every process this executor started."""

@@ -8,13 +8,10 @@ it does however the judge ends, and takes every child with it. It never initiali
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import io
-import json
 import os
-import re
 import resource
 import signal
 import socket
@@ -27,10 +24,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from beamsearch.judge.sandbox import isolation
-from beamsearch.judge.sandbox.protocol import Gone, receive_with_descriptors, send
+from beamsearch.judge.sandbox.protocol import Gone, receive, receive_with_descriptors, send
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _HARNESS, _CAPTURE = "beamsearch.judge.sandbox.harness", "beamsearch.judge.capture.process"
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
 PRELOADED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy")
@@ -86,7 +82,7 @@ def _serve(control: socket.socket, keep: frozenset[int] = frozenset()) -> None:
         # Reads all of Triton, a third of a second, to tell versions apart; no two share a folder.
         cache.triton_key = lambda: ""
     # An orphan of a candidate comes to this process, so that it can be found and ended.
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    isolation.prctl(PR_SET_CHILD_SUBREAPER, 1)
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise copy every shared page
     children: set[int] = set()
@@ -104,8 +100,6 @@ def _serve(control: socket.socket, keep: frozenset[int] = frozenset()) -> None:
             os.close(descriptors[0])
             children.add(pid)
             answer = {"pid": pid}
-        elif request["op"] == "isolation":
-            answer = {"missing": _try_isolation(request)}
         else:
             answer = {"status": _end(request["pid"])}
             children.discard(request["pid"])
@@ -126,29 +120,6 @@ def _fork(request: dict[str, Any]) -> tuple[int, str]:
     return isolation.fork_apart()
 
 
-def _try_isolation(request: dict[str, Any]) -> dict[str, str]:
-    """Which parts of the isolation are refused here, and why, from a child that tries."""
-    reading, writing = os.pipe()
-    pid, apart = _fork(request)
-    if pid == 0:
-        try:
-            os.write(writing, json.dumps(_isolate(request, apart)).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
-    os.waitpid(pid, 0)
-    missing = json.loads(told or b"{}")
-    return missing or dict.fromkeys(isolation.NAMES, "the attempt failed; see server.log")
-
-
-def _isolate(request: dict[str, Any], apart: str) -> dict[str, str]:
-    wanted = request["isolation"]
-    needed = [*wanted["needed"], *isolation.python_places()]
-    return isolation.build(isolation.Plan(**{**wanted, "needed": needed}), apart)
-
-
 def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) -> NoReturn:
     """The child's way: a session, folder, environment and limits of its own, then the harness."""
     try:
@@ -162,12 +133,18 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
         # Where memory runs out, the candidate is what goes.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
-        _isolate(request, apart)
+        wanted = request["isolation"]
+        needed = [*wanted["needed"], *isolation.python_places()]
+        missing = isolation.build(isolation.Plan(**{**wanted, "needed": needed}), apart)
         _die_with_parent()  # a change of user forgets it
         os.chdir(request["folder"])
         os.environ.update(request["env"])
         tempfile.tempdir = None
-        importlib.import_module(ROLES[request["role"]]).serve(link, request["role"])
+        if request["role"] == "isolating":
+            receive(link)
+            send(link, {"missing": missing})
+        else:
+            importlib.import_module(ROLES[request["role"]]).serve(link, request["role"])
     except Exception:  # noqa: BLE001 - shown with what the candidate printed; the process ends
         traceback.print_exc()
     finally:
@@ -192,8 +169,9 @@ def _redirect(path: str) -> None:
 
 
 def _data_bytes() -> int:
-    found = re.search(r"^VmData:\s*(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
+    """What counts against the limit on data so far, and the stack, which does not."""
+    pages = Path("/proc/self/statm").read_text().split()[5]
+    return int(pages) * resource.getpagesize()
 
 
 def _end(pid: int) -> int:
@@ -218,13 +196,9 @@ def _sweep(known: Set[int]) -> None:
 
 def _die_with_parent() -> None:
     parent = os.getppid()
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    isolation.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 if __name__ == "__main__":
