@@ -8,7 +8,6 @@ run elsewhere.
 from __future__ import annotations
 
 import gc
-import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,19 +16,11 @@ import torch
 from beamsearch.judge.capture.launches import install, install_torch, pin
 from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
-from beamsearch.judge.capture.reuse import Caller
 from beamsearch.judge.sandbox.harness import KernelWorker, load_kernel
 from beamsearch.judge.sandbox.protocol import decode_with, open_tensor
 from beamsearch.problem.kernel import CallArguments, bind, bound_by_position
 from beamsearch.records.plan import Plan
 from kernel_profiling.gpus import Gpu
-
-
-def serve(link: socket.socket, role: str) -> None:
-    """Capture a candidate, compile plans where there never was one, or call a candidate's own
-    Python."""
-    workers = {"capturing": Capturer, "compiling": Compiler, "calling": Caller}
-    workers[role]().serve(link)
 
 
 class Compiler(KernelWorker):

@@ -3,14 +3,13 @@ code, bound before it is imported.
 
 It maps the judge's memory, imports the kernel, binds it by the one binding, calls it, and copies
 what comes back into memory that the judge owns, where it is compared. Every call runs under
-`torch.inference_mode`, whoever asks for it: see `call_mode`.
+`torch.inference_mode`, in verification, timing and profiling alike.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import linecache
-import socket
 import statistics
 import sys
 import time
@@ -66,11 +65,6 @@ class AsCuda(TorchFunctionMode):
         return self._host if is_gpu else value
 
 
-def serve(link: socket.socket, role: str) -> None:
-    """Answer the judge's requests until it hangs up."""
-    Harness().serve(link)
-
-
 def load_kernel(path: str) -> ModuleType:
     """The kernel file as a module, registered so that Triton finds its source."""
     spec = importlib.util.spec_from_file_location("candidate_kernel", path)
@@ -80,11 +74,6 @@ def load_kernel(path: str) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def call_mode() -> Any:
-    """The mode of every call of kernel or reference, in verification, timing and profiling."""
-    return torch.inference_mode()
 
 
 class KernelWorker(Worker):
@@ -131,7 +120,7 @@ class Harness(KernelWorker, MappingWorker):
         """Median microseconds after which the bound call is back, while the GPU has nothing else to
         do: what its Python takes."""
         times = []
-        with call_mode():
+        with torch.inference_mode():
             for _ in range(count):
                 torch.cuda.synchronize()
                 began = time.perf_counter()
@@ -148,7 +137,7 @@ class Harness(KernelWorker, MappingWorker):
         skip_dynamo()
         with AsCuda("meta"):
             call = bind(self.module, decode_arguments(arguments, None, "meta"))
-            with call_mode():
+            with torch.inference_mode():
                 trace = trace_call(call, self._gpu)
         return {"trace": trace.model_dump(mode="json")}
 
@@ -165,7 +154,7 @@ class Harness(KernelWorker, MappingWorker):
         much `work`."""
         METER.begin(work)
         try:
-            with call_mode(), _poisoned_memory(), self._pretending():
+            with torch.inference_mode(), _poisoned_memory(), self._pretending():
                 result = self._calls[name]()
                 second = self._calls[then]() if then is not None else None
             self.wait()

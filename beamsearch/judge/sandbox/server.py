@@ -28,24 +28,27 @@ from beamsearch.judge.sandbox.protocol import Gone, receive, receive_with_descri
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _HARNESS, _CAPTURE = "beamsearch.judge.sandbox.harness", "beamsearch.judge.capture.process"
+_REUSE = "beamsearch.judge.capture.reuse"
+ROLES = {
+    "interpreting": (_HARNESS, "Harness"),
+    "capturing": (_CAPTURE, "Capturer"),
+    "compiling": (_CAPTURE, "Compiler"),
+    "calling": (_REUSE, "Caller"),
+}
+"""What a forked process may be -> the worker that serves as it, by name: it is preloaded, and
+nothing else of the sandbox knows it."""
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
 PRELOADED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy")
 PRELOADED_NORMAL = (
     *("triton", "triton.language", _HARNESS),
     *("triton.compiler.code_generator", "triton.backends.nvidia.compiler"),
     *("triton.tools.tensor_descriptor", "kernel_profiling.compiler.disassembly"),
-    *(_CAPTURE, "beamsearch.judge.capture.compiling"),
+    *(_CAPTURE, _REUSE, "beamsearch.judge.capture.compiling"),
 )
 PRELOADED_INTERPRETER = (
     *("triton", "triton.language", _HARNESS, "kernel_profiling.estimate.access"),
     *("triton.compiler.code_generator", "numpy.ma"),
 )
-ROLES = {
-    "interpreting": _HARNESS,
-    **dict.fromkeys(("capturing", "compiling", "calling"), _CAPTURE),
-}
-"""What a forked process may be -> the module that serves as it, by name: it is preloaded, and
-nothing else of the sandbox knows it."""
 
 
 def main(normal_fd: int, interpreter_fd: int | None = None) -> None:
@@ -144,7 +147,8 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
             receive(link)
             send(link, {"missing": missing})
         else:
-            importlib.import_module(ROLES[request["role"]]).serve(link, request["role"])
+            module, worker = ROLES[request["role"]]
+            getattr(importlib.import_module(module), worker)().serve(link)
     except Exception:  # noqa: BLE001 - shown with what the candidate printed; the process ends
         traceback.print_exc()
     finally:
