@@ -114,22 +114,11 @@ class Recorder(QuickMode):
             return source
         if name in COPIES and isinstance(source, torch.Tensor) and not isinstance(source, StandIn):
             return self.constant(func(*args, **{**kwargs, "device": torch.device("cpu")}))
-        if name in OVERWRITES:
-            return self._overwrite(func, name, args)
-        return self._operate(func, name, args, kwargs)
-
-    def _overwrite(self, func: Any, name: str, args: Any) -> Any:
-        target = args[0]
-        if not isinstance(target, StandIn):
+        if name in OVERWRITES and not isinstance(source, StandIn):
             raise self.refuse("copies a tensor to the cpu")
-        if name == "copy_":
-            source = args[1] if isinstance(args[1], StandIn) else self.constant(args[1])
-            args = [target, source]
-            self.note("copy", name, [source], targets=[target])
-        else:
-            self._note_fill(name, args, [target])
-        shadows.follow(func, args, {}, [target])
-        return target
+        if name == "copy_" and not isinstance(args[1], StandIn):
+            args = [source, self.constant(args[1])]
+        return self._operate(func, name, args, kwargs)
 
     def _operate(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         """Note an operation, unless all that it gives are views of memory that is known."""
@@ -156,18 +145,15 @@ class Recorder(QuickMode):
         self, func: Any, name: str, args: Any, kwargs: Any, made: list[StandIn]
     ) -> None:
         if name in FILLS or name in FULL:
-            self._note_fill(name, args, made)
-        elif name in COPIES:
-            self.note("copy", name, [args[0]], targets=made)
+            value = FILLS[name] if name in FILLS else args[FULL[name]]
+            self.note("fill", name, [_plain(value)], targets=made)
+        elif name in COPIES or name == "copy_":
+            self.note("copy", name, [args[1] if name == "copy_" else args[0]], targets=made)
         elif str(func) in MOVES | COMPUTE:
             named = {k: _plain(v) for k, v in kwargs.items() if k not in _NOT_TOLD}
             self.note("operation", str(func), list(map(_plain, args)), named=named, targets=made)
         else:
             raise self.refuse(f"torch's {name} is library compute; do this work in a Triton kernel")
-
-    def _note_fill(self, name: str, args: Any, targets: list[StandIn]) -> None:
-        value = FILLS[name] if name in FILLS else args[FULL[name]]
-        self.note("fill", name, [_plain(value)], targets=targets)
 
     def constant(self, value: torch.Tensor) -> StandIn:
         """A tensor of the host on the GPU: its values are known, whatever the inputs are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -156,7 +156,6 @@ class Memories:
     now: Callable[[], tuple[int, int]] = lambda: (0, 0)
     """The call at hand, and how many steps it has."""
     _next: int = 0x7F0000000000
-    _draw: random.Random = field(default_factory=random.Random)
 
     def wrap(self, meta: torch.Tensor, role: Role = "made", given: int | None = None) -> StandIn:
         """A stand-in for a tensor on `meta`: on the memory that it is a view of, or on new."""
@@ -179,7 +178,7 @@ class Memories:
 
     def _place(self, size: int) -> int:
         """An address of its own, that nobody can tell ahead."""
-        address = self._next + ALIGNMENT * self._draw.randrange(1, 4096)
+        address = self._next + ALIGNMENT * (1 + secrets.randbelow(4095))
         self._next = -(-(address + size) // ALIGNMENT) * ALIGNMENT
         return address
 
