@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from beamsearch.baselines.inductor.capture import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.gpu.usage import Usage
-from beamsearch.judge.sandbox.homes import remove
+from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
 from beamsearch.judge.without_gpu import ModellingJudge
 from beamsearch.problem.problem import Problem

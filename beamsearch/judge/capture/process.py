@@ -1,25 +1,27 @@
-"""What runs in the process that captures a candidate: no GPU, no inputs, nothing worth stealing.
+"""What runs in the processes that capture a candidate, compile its plans, or call its own Python.
 
-It imports the kernel, binds it to stand-ins by the one binding, calls it, and answers with the plan
-of what it did. The answer is the candidate's word and nothing more: a plan is checked, compiled and
-run elsewhere.
+The first has no GPU, no inputs, nothing worth stealing: it imports the kernel, binds it to
+stand-ins by the one binding, calls it, and answers with the plan of what it did. The answer is the
+candidate's word and nothing more: a plan is checked, compiled and run elsewhere.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from beamsearch.judge.capture.compiling import options_of
 from beamsearch.judge.capture.launches import install, install_torch, pin
 from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
-from beamsearch.judge.sandbox.harness import KernelWorker, load_kernel
+from beamsearch.judge.sandbox.harness import Harness, KernelWorker, load_kernel
+from beamsearch.judge.sandbox.memory import Answer
 from beamsearch.judge.sandbox.protocol import decode_with, open_tensor
 from beamsearch.problem.kernel import CallArguments, bind, bound_by_position
-from beamsearch.records.plan import Plan
+from beamsearch.records.plan import Binary, Kernel, Plan
 from kernel_profiling.gpus import Gpu
 
 
@@ -97,3 +99,52 @@ class Capturer(KernelWorker):
             storages[number] = whole.untyped_storage()
             memories.wrap(whole, role="given", given=number)
         return memories.wrap(open_tensor(place, storages, "meta"))
+
+
+class Caller(Harness):
+    """A process with a GPU, in which a kernel's own Python is called as users will call it."""
+
+    def do_reuse(
+        self,
+        kernels: list[dict[str, Any]],
+        binaries: list[dict[str, Any]],
+        pins: dict[str, str],
+    ) -> Answer:
+        """Compile none of these again, and choose what was chosen: the GPU would wait for it.
+
+        `pins`: function -> the configuration that its autotuner chooses.
+        """
+        read = map(Kernel.model_validate, kernels), map(Binary.model_validate, binaries)
+        reuse(list(zip(*read, strict=True)))
+        pin(pins, {})
+        return {}
+
+
+def reuse(finished: Sequence[tuple[Kernel, Binary]]) -> None:
+    """Have Triton take a binary where it is about to compile the kernel that it was made from, for
+    good. Whatever else it meets it compiles."""
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    backend: Any = CUDABackend
+    all_stages = backend.add_stages
+
+    def add_stages(self: Any, stages: Any, options: Any, language: Any) -> None:
+        all_stages(self, stages, options, language)
+        if "ttir" not in stages:
+            return
+        first, *later = stages.items()
+
+        def finish(module: Any, metadata: dict[str, Any]) -> Any:
+            for kernel, binary in finished:
+                asked = self.parse_options(options_of(kernel, self.target))
+                if kernel.ttir == str(module) and asked == options:
+                    metadata |= binary.metadata
+                    return binary.cubin
+            for _, stage in later:
+                module = stage(module, metadata)
+            return module
+
+        stages.clear()
+        stages |= {first[0]: first[1], "cubin": finish}
+
+    backend.add_stages = add_stages

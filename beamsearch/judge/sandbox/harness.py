@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from beamsearch.errors import KernelError
 from beamsearch.judge.sandbox.interpreter import METER, TooMuchWork
-from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
+from beamsearch.judge.sandbox.memory import Answer, MappingWorker, Places
 from beamsearch.judge.sandbox.protocol import Worker, decode_arguments
 from beamsearch.problem.dispatch_modes import skip_dynamo
 from beamsearch.problem.kernel import bind

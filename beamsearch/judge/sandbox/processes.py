@@ -19,10 +19,8 @@ from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge.sandbox import isolation, protocol
-from beamsearch.judge.sandbox.clean_environment import start_python
-from beamsearch.judge.sandbox.conversation import Conversation, ProcessDied, ToldError
-from beamsearch.judge.sandbox.homes import remove
-from beamsearch.judge.sandbox.protocol import Gone
+from beamsearch.judge.sandbox.clean_environment import remove, start_python
+from beamsearch.judge.sandbox.protocol import Conversation, Gone, ProcessDied, ToldError
 from kernel_profiling.errors import one_line
 
 Mode = Literal["normal", "interpreter"]

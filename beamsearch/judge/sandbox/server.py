@@ -28,12 +28,11 @@ from beamsearch.judge.sandbox.protocol import Gone, receive, receive_with_descri
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _HARNESS, _CAPTURE = "beamsearch.judge.sandbox.harness", "beamsearch.judge.capture.process"
-_REUSE = "beamsearch.judge.capture.reuse"
 ROLES = {
     "interpreting": (_HARNESS, "Harness"),
     "capturing": (_CAPTURE, "Capturer"),
     "compiling": (_CAPTURE, "Compiler"),
-    "calling": (_REUSE, "Caller"),
+    "calling": (_CAPTURE, "Caller"),
 }
 """What a forked process may be -> the worker that serves as it, by name: it is preloaded, and
 nothing else of the sandbox knows it."""
@@ -43,7 +42,7 @@ PRELOADED_NORMAL = (
     *("triton", "triton.language", _HARNESS),
     *("triton.compiler.code_generator", "triton.backends.nvidia.compiler"),
     *("triton.tools.tensor_descriptor", "kernel_profiling.compiler.disassembly"),
-    *(_CAPTURE, _REUSE, "beamsearch.judge.capture.compiling"),
+    *(_CAPTURE, "beamsearch.judge.capture.compiling"),
 )
 PRELOADED_INTERPRETER = (
     *("triton", "triton.language", _HARNESS, "kernel_profiling.estimate.access"),

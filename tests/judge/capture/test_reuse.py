@@ -16,7 +16,7 @@ from triton.runtime.autotuner import Autotuner
 
 from beamsearch.judge.capture.compiling import OF_COMPILATION, compile_plan
 from beamsearch.judge.capture.launches import pin
-from beamsearch.judge.capture.reuse import install
+from beamsearch.judge.capture.process import reuse
 from kernel_profiling.compiler.fake_device import TargetDriver
 from kernel_profiling.gpus import find_gpu
 from tests.judge.capture.kernels import plan_of, scale
@@ -40,7 +40,7 @@ def test_what_was_compiled_from_the_ir_is_not_compiled_again(kind: str, tmp_path
     plan = plan_of(first)
     binaries = compile_plan(plan, find_gpu("h200")).binaries
     # When its Python is compiled where that is known
-    install(list(zip(plan.kernels, binaries, strict=True)))
+    reuse(list(zip(plan.kernels, binaries, strict=True)))
     knobs.cache.dir = str(tmp_path / "empty")
     again = KINDS[kind]().compiled
     # Then it is the judge's machine code, and a launcher finds all that it looks for
@@ -55,7 +55,7 @@ def test_what_was_compiled_from_the_ir_is_not_compiled_again(kind: str, tmp_path
 def test_other_options_are_compiled() -> None:
     plan = plan_of(scale())
     (known,) = compile_plan(plan, find_gpu("h200")).binaries
-    install([(plan.kernels[0], known)])
+    reuse([(plan.kernels[0], known)])
     other = scale(num_warps=8).compiled
     assert other.metadata.num_warps == 8
     assert text_of(other.asm["cubin"]) != text_of(known.cubin)
