@@ -166,7 +166,7 @@ def _launcher(compiled: Any, recorder: Recorder) -> Callable[..., None]:
         elif kind.startswith("tensordesc"):
             known = isinstance(getattr(value, "base", None), StandIn)
             wrong = "" if known else "a descriptor of no tensor"
-        elif isinstance(value, int) and value > 2**32 and recorder.memories.hold(value):
+        elif isinstance(value, int) and value > 2**32 and recorder.holds(value):
             wrong = "an address as a number; pass the tensor"
         if wrong:
             raise recorder.refuse(f"passes {kernel.name} {wrong}")

@@ -65,7 +65,7 @@ class _Assembly:
         self._results = results
         self._weights = {
             memory.given: memory
-            for memory in recorder.memories.known.values()
+            for memory in recorder.memories.values()
             if memory.weight and memory.call == self._call
         }
         self._history = recorder.steps[: len(recorder.steps) - len(self._own)]
@@ -168,8 +168,6 @@ class _Assembly:
                 told["fills"] = list(map(self._fill, self._first_fills(memory)))
         elif memory.role == "made" and memory.call == self._call:
             told["born"] = memory.born + before
-            if memory.dead is not None and all(v.memory is not memory for v in self._results):
-                told["dead"] = memory.dead + before
         return Buffer(**told)
 
     def _view(self, tensor: StandIn) -> View:

@@ -7,7 +7,6 @@ candidate's word and nothing more: a plan is checked, compiled and run elsewhere
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,7 +75,6 @@ class Capturer(KernelWorker):
         given = self._arguments(arguments)
         with torch.no_grad(), HostTensors(), recorder:
             result = bind(self._module, given)()
-        gc.collect()
         plan = plan_of(recorder, result, self._capability)
         return {
             "plan": plan.model_dump(mode="json"),
@@ -93,12 +91,12 @@ class Capturer(KernelWorker):
         return given
 
     def _given(self, place: Mapping[str, Any], storages: dict[int, torch.UntypedStorage]) -> Any:
-        number, memories = place["storage"], self._recorder.memories
+        number, wrap = place["storage"], self._recorder.wrap
         if number not in storages:
             whole = torch.empty(place["bytes"], dtype=torch.uint8, device="meta")
             storages[number] = whole.untyped_storage()
-            memories.wrap(whole, role="given", given=number)
-        return memories.wrap(open_tensor(place, storages, "meta"))
+            wrap(whole, role="given", given=number)
+        return wrap(open_tensor(place, storages, "meta"))
 
 
 class Caller(Harness):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,13 @@ from torch.overrides import TorchFunctionMode
 
 from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.shadows import FILLS, FULL, OVERWRITES
-from beamsearch.judge.capture.standin import DEVICE, Memories, Memory, StandIn, as_meta, stand_ins
+from beamsearch.judge.capture.standin import DEVICE, Memory, StandIn, as_meta, stand_ins
 from beamsearch.judge.operations import COMPUTE, MOVES
 from beamsearch.problem.dispatch_modes import QuickMode
+from beamsearch.records.plan import Role
 
+ALIGNMENT = 256
+"""What divides every address, as with PyTorch's own allocator on a GPU (which gives 512)."""
 EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 COPIES = {"clone", "_to_copy", "contiguous"}
 HOST_READS = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique"}
@@ -50,7 +54,9 @@ class Recorder(QuickMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.memories = Memories(now=self.now)
+        self.memories: dict[int, Memory] = {}
+        """All allocations, by their storage."""
+        self._next = 0x7F0000000000
         self.chosen: str | None = None
         """By the autotuner whose launch is at hand: its configuration in words."""
         self.restart("")
@@ -63,10 +69,6 @@ class Recorder(QuickMode):
         """Of all calls, in order."""
         self._begun = 0
 
-    def now(self) -> tuple[int, int]:
-        """The call at hand, and how many steps it has so far."""
-        return self.call, len(self.steps) - self._begun
-
     def begin(self) -> None:
         """Begin a new call."""
         self.call += 1
@@ -76,6 +78,24 @@ class Recorder(QuickMode):
     def own(self) -> list[Noted]:
         """Steps of the call at hand."""
         return self.steps[self._begun :]
+
+    def wrap(self, meta: torch.Tensor, role: Role = "made", given: int | None = None) -> StandIn:
+        """A stand-in for a tensor on `meta`: on the memory that it is a view of, or on new."""
+        storage = meta.untyped_storage()
+        memory = self.memories.get(storage._cdata)
+        if memory is None:
+            size = storage.nbytes()
+            # An address of its own, that nobody can tell ahead.
+            address = self._next + ALIGNMENT * (1 + secrets.randbelow(4095))
+            self._next = -(-(address + size) // ALIGNMENT) * ALIGNMENT
+            memory = Memory(size, address, role, self.call, len(self.own), given, storage=storage)
+            self.memories[storage._cdata] = memory
+        return StandIn(meta, memory)
+
+    def holds(self, address: int) -> bool:
+        """Whether an address lies in any memory."""
+        memories = self.memories.values()
+        return any(0 <= address - m.address < max(1, m.size) for m in memories)
 
     def note(self, kind: str, name: str, arguments: Sequence[Any], **rest: Any) -> None:
         """Note a step."""
@@ -132,8 +152,8 @@ class Recorder(QuickMode):
         results = list(result) if several else [result]
         if not all(isinstance(item, torch.Tensor) for item in results):
             return result  # a shape, a number: nothing of the GPU's
-        known = [item.untyped_storage()._cdata in self.memories.known for item in results]
-        made = [self.memories.wrap(item) for item in results]
+        known = [item.untyped_storage()._cdata in self.memories for item in results]
+        made = [self.wrap(item) for item in results]
         if name not in EMPTY and (not all(known) or func._schema.is_mutable):
             self._note_operation(func, name, args, kwargs, made)
             shadows.follow(func, args, kwargs, made)
@@ -159,7 +179,7 @@ class Recorder(QuickMode):
         """A tensor of the host on the GPU: its values are known, whatever the inputs are."""
         value = value.detach()
         meta = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
-        made = self.memories.wrap(meta, role="constant")
+        made = self.wrap(meta, role="constant")
         flat = torch.empty(made.memory.size, dtype=torch.uint8)
         placed = flat.view(value.dtype) if flat.numel() else value.reshape(-1)
         torch.as_strided(placed, value.size(), value.stride()).copy_(value)
