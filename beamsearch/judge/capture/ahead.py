@@ -45,8 +45,6 @@ USUAL_BLOCK = 1024
 """The largest block of a kernel that does not tell it."""
 MOST_FORMS = 4 * MOST_CONFIGS
 """Choices of configurations that are tried, of all autotuners of a kernel together."""
-COMPILE_BYTES = 16 << 30
-"""Memory that a compilation may take; LLVM has needed gigabytes for unrolled kernels."""
 
 
 Name = TypeVar("Name", bound=Hashable)
@@ -314,7 +312,7 @@ class Captures:
     def _compiled(self, plan: Plan, pins: Mapping[str, str]) -> Form:
         """A plan with its machine code, from a process that ends with it. Raises Rejected."""
         told = {"plan": plan.model_dump(mode="json"), "gpu": self._gpu}
-        with self._servers.fork("compiling", data_bytes=COMPILE_BYTES) as process:
+        with self._servers.fork("compiling") as process:
             ask = partial(process.ask, "compile", COMPILE_S, **told)
             answer = guarded(Stage.COMPILE, "compilation", ask)
         return Form(plan, parsed(Compiled, answer, Stage.COMPILE), pins)

@@ -16,6 +16,7 @@ from beamsearch.judge.capture.compiling import options_of
 from beamsearch.judge.capture.launches import install, install_torch, pin
 from beamsearch.judge.capture.plans import plan_of
 from beamsearch.judge.capture.recorder import HostTensors, Recorder
+from beamsearch.judge.capture.standin import StandIn
 from beamsearch.judge.sandbox.harness import Harness, KernelWorker, load_kernel
 from beamsearch.judge.sandbox.memory import Answer
 from beamsearch.judge.sandbox.protocol import decode_with, open_tensor
@@ -85,18 +86,19 @@ class Capturer(KernelWorker):
     def _arguments(self, message: dict[str, Any]) -> CallArguments:
         """The call's arguments as stand-ins at new addresses."""
         storages: dict[int, torch.UntypedStorage] = {}
-        given = decode_with(message, lambda place: self._given(place, storages))
+
+        def stand_in(place: Mapping[str, Any]) -> StandIn:
+            number = place["storage"]
+            if number not in storages:
+                whole = torch.empty(place["bytes"], dtype=torch.uint8, device="meta")
+                storages[number] = whole.untyped_storage()
+                self._recorder.wrap(whole, role="given", given=number)
+            return self._recorder.wrap(open_tensor(place, storages, "meta"))
+
+        given = decode_with(message, stand_in)
         for weight in given.state.values():
             weight.memory.weight = True
         return given
-
-    def _given(self, place: Mapping[str, Any], storages: dict[int, torch.UntypedStorage]) -> Any:
-        number, wrap = place["storage"], self._recorder.wrap
-        if number not in storages:
-            whole = torch.empty(place["bytes"], dtype=torch.uint8, device="meta")
-            storages[number] = whole.untyped_storage()
-            wrap(whole, role="given", given=number)
-        return wrap(open_tensor(place, storages, "meta"))
 
 
 class Caller(Harness):

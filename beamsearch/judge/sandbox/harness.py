@@ -32,8 +32,10 @@ from kernel_profiling.compiler.fake_device import cuda_answers
 from kernel_profiling.gpus import Gpu
 
 DEVICE = torch.device("cuda", 0)
-_get: Callable[[str], Any] = lambda name: vars(torch._C.TensorBase)[name].__get__  # noqa: E731
-ANSWERS = {_get("device"): DEVICE, _get("is_cuda"): True, _get("is_cpu"): False}
+ANSWERS = {
+    vars(torch._C.TensorBase)[name].__get__: answer
+    for name, answer in (("device", DEVICE), ("is_cuda", True), ("is_cpu", False))
+}
 """What a tensor says of where it is."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ctypes
 import fcntl
 import itertools
 import os
@@ -144,7 +145,7 @@ class Buffer:
         total += _weighted(rest.view(torch.int64), last)
         # The words of the guards are -1, and their weights are odd numbers in turn.
         total -= first**2 + (self.size // 8) ** 2 - (last + 1) ** 2
-        return _signed(total)
+        return ctypes.c_int64(total).value
 
     def close(self) -> None:
         """Give the memory back; nobody may have it mapped any more."""
@@ -248,8 +249,3 @@ def _weighted(words: torch.Tensor, first: int) -> int:
         total += (block.sum(0) * weights(2 * first + 1, _ROW)).sum()
         total += (block.sum(1) * weights(0, rows)).sum() * _ROW
     return int(total.item())
-
-
-def _signed(total: int) -> int:
-    """A sum as 64 bits hold it."""
-    return (total + (1 << 63)) % (1 << 64) - (1 << 63)

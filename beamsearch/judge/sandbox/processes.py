@@ -36,6 +36,8 @@ FILE_BYTES = 256 << 20
 """The largest file a candidate may write; what it prints goes into one."""
 DATA_BYTES = 1 << 30
 """Memory a candidate may add to what it was forked with."""
+COMPILE_BYTES = 16 << 30
+"""The same of a compilation; LLVM has needed gigabytes for unrolled kernels."""
 USERS_EACH = 10_000
 """User ids for the candidates of one judge."""
 _HINTS: dict[int, str] = {
@@ -83,7 +85,8 @@ class ForkServers:
         pairs = {mode: socket.socketpair() for mode in self._modes}
         theirs = [pair[1] for pair in pairs.values()]
         fds = [str(link.fileno()) for link in theirs]
-        arguments = ["-m", "beamsearch.judge.sandbox.server", *fds]
+        # Unbuffered: a process that is killed flushes nothing.
+        arguments = ["-u", "-m", "beamsearch.judge.sandbox.server", *fds]
         self._process = start_python(arguments, theirs, self._log, wrapping=self._wrapping)
         self._controls = {mode: ours for mode, (ours, _) in pairs.items()}
         for control in self._controls.values():
@@ -112,18 +115,17 @@ class ForkServers:
             self._missing = {name: why for name, why in told.items() if why}
         return self._missing
 
-    def fork(self, role: Role, **options: Any) -> CandidateProcess:
-        """A new process. Raises BeamsearchError where none can be had.
-
-        Options: `key` of the source that it will import; `data_bytes`, the memory that it may add
-        to what it was forked with; and `lifetime_s`, seconds that all its requests may take.
-        """
+    def fork(
+        self, role: Role, *, key: str = "", lifetime_s: float = float("inf")
+    ) -> CandidateProcess:
+        """A new process, which may import the source of this key. All its requests together may
+        take `lifetime_s` seconds. Raises BeamsearchError where none can be had."""
         mode: Mode = "interpreter" if role == "interpreting" else "normal"
         self.start()
         for attempt in (1, 2):
             generation = self._generation
             try:
-                return self._fork(mode, role, **options)
+                return self._fork(mode, role, key, lifetime_s)
             except Gone as error:
                 # Out of memory takes servers too; the next one is as good.
                 if self.closed:
@@ -139,19 +141,11 @@ class ForkServers:
                         self._start()
         raise AssertionError
 
-    def _fork(
-        self,
-        mode: Mode,
-        role: Role,
-        *,
-        key: str | None = None,
-        data_bytes: int = DATA_BYTES,
-        lifetime_s: float = float("inf"),
-    ) -> CandidateProcess:
+    def _fork(self, mode: Mode, role: Role, key: str, lifetime_s: float) -> CandidateProcess:
         number = next(self._count)
         folder = self._scratch / "processes" / f"{mode}-{number}"
         folder.mkdir(parents=True)
-        source = self._scratch / "sources" / (key or "")
+        source = self._scratch / "sources" / key
         # Held open from here on: whatever a candidate puts in the file's place later (a pipe on
         # which reading never ends, a link to what it may not read itself) is not read.
         output = os.open(folder / "output.txt", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -177,7 +171,7 @@ class ForkServers:
                 "standing": list(isolation.BY_BUBBLEWRAP) if self._wrapping else [],
             },
             # CUDA reserves more than there is memory.
-            "data_bytes": None if role == "calling" else data_bytes,
+            "data_bytes": {"calling": None, "compiling": COMPILE_BYTES}.get(role, DATA_BYTES),
             "file_bytes": FILE_BYTES,
         }
         try:

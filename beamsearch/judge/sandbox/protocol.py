@@ -180,9 +180,9 @@ class Conversation:
             raise ProcessDied(self._how_it_died(str(error))) from error
 
     def _exchange(
-        self, request: dict[str, Any], deadline: float, descriptors: list[int] | None = None
+        self, request: dict[str, Any], deadline: float, descriptors: Sequence[int] = ()
     ) -> dict[str, Any]:
-        send(self._link, request, descriptors or [])
+        send(self._link, request, descriptors)
         answer = receive(self._link, deadline)
         if "error" not in answer:
             return answer

@@ -1,7 +1,7 @@
 """A small process that has imported torch and triton, and forks one child per candidate.
 
-Started as `python -m beamsearch.judge.sandbox.server NORMAL [INTERPRETER]` with sockets by file
-descriptor. torch is imported once; then the process forks, since
+Started as `python -u -m beamsearch.judge.sandbox.server NORMAL [INTERPRETER]` with sockets by file
+descriptor, and no standard input. torch is imported once; then the process forks, since
 TRITON_INTERPRET binds when triton is imported. A server ends when its control socket closes, which
 it does however the judge ends, and takes every child with it. It never initialises CUDA.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import io
 import os
 import resource
 import signal
@@ -127,7 +126,10 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
     try:
         os.setsid()
         _die_with_parent()
-        _redirect(request["output"])
+        output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
         if request["data_bytes"] is not None:
             limit = _data_bytes() + request["data_bytes"]
@@ -151,24 +153,7 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
     except Exception:  # noqa: BLE001 - shown with what the candidate printed; the process ends
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
         os._exit(0)
-
-
-def _redirect(path: str) -> None:
-    """Standard input from nowhere, output and errors into one file."""
-    null = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(path, os.O_WRONLY | os.O_APPEND)
-    for source, place in ((null, 0), (out, 1), (out, 2)):
-        os.dup2(source, place)
-    os.close(null)
-    os.close(out)
-    # A process that is killed flushes nothing.
-    for stream in (sys.stdout, sys.stderr):
-        assert isinstance(stream, io.TextIOWrapper)
-        stream.reconfigure(line_buffering=True)
 
 
 def _data_bytes() -> int:
