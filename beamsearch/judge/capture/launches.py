@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -20,17 +20,6 @@ from kernel_profiling.gpus import Gpu
 _ENTRY = re.compile(r"tt\.func public @(\"[^\"]+\"|[\w.$-]+)")
 MOST_CONFIGS = 64
 """Configurations of one autotuner that are captured; each is compiled and timed."""
-
-
-class LaunchArguments(NamedTuple):
-    """A launch as it was met."""
-
-    kernel: Kernel
-    grid: tuple[int, int, int]
-    values: list[Any]
-    """Flattened, constants left out."""
-    named: dict[str, str]
-    config: str | None
 
 
 class CaptureDriver(TargetDriver):
@@ -174,15 +163,15 @@ def _launcher(compiled: Any, recorder: Recorder) -> Callable[..., None]:
 
     def launch(x: Any, y: Any, z: Any, *rest: Any) -> None:
         values = rest[6:]  # stream, function, metadata twice, hooks twice
-        noted = LaunchArguments(
-            kernel=kernel,
-            grid=(int(x), int(y), int(z)),
-            values=[checked(value, kind) for value, kind in _flat(kinds, values)],
-            named=dict(zip(compiled.src.signature, map(_in_words, values), strict=True)),
-            config=recorder.chosen,
-        )
-        recorder.note("launch", kernel.name, [noted])
-        shadows.taken([tensor.memory for tensor in stand_ins(noted.values)])
+        given = [checked(value, kind) for value, kind in _flat(kinds, values)]
+        about = {
+            "kernel": kernel,
+            "grid": (int(x), int(y), int(z)),
+            "named": dict(zip(compiled.src.signature, map(_in_words, values), strict=True)),
+            "config": recorder.chosen,
+        }
+        recorder.note("launch", kernel.name, given, named=about)
+        shadows.taken([tensor.memory for tensor in stand_ins(given)])
 
     return launch
 

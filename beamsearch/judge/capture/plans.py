@@ -16,7 +16,6 @@ import torch
 import triton
 
 from beamsearch.judge.capture.compiling import Identity
-from beamsearch.judge.capture.launches import LaunchArguments
 from beamsearch.judge.capture.recorder import Noted, Recorder, Refused
 from beamsearch.judge.capture.shadows import content
 from beamsearch.judge.capture.standin import Memory, StandIn
@@ -196,16 +195,13 @@ class _Assembly:
                 targets=[self._view(target) for target in noted.targets],
                 line=noted.line,
             )
-        launch: LaunchArguments = noted.arguments[0]
-        given = zip(launch.values, launch.kernel.signature, strict=True)
-        if launch.kernel not in self._kernels:
-            self._kernels.append(launch.kernel)
+        kernel = noted.named["kernel"]
+        if kernel not in self._kernels:
+            self._kernels.append(kernel)
+        given = zip(noted.arguments, kernel.signature, strict=True)
         return Launch(
-            kernel=self._kernels.index(launch.kernel),
-            grid=launch.grid,
+            **noted.named | {"kernel": self._kernels.index(kernel)},
             arguments=[self._argument(value, kind) for value, kind in given],
-            named=launch.named,
-            config=launch.config,
             line=noted.line,
         )
 
@@ -258,13 +254,6 @@ def _all_words(values: Any) -> Iterable[Any]:
             place = value.data_ptr() - memory.address
             shape = (tuple(value.shape), tuple(value.meta.stride()), value.dtype)
             yield (memory.given, memory.size, place, *shape)
-        elif isinstance(value, LaunchArguments):
-            yield (
-                value.kernel.ttir,
-                str(value.kernel.options),
-                value.grid,
-                *_all_words(value.values),
-            )
         elif isinstance(value, list | tuple | dict):
             yield from _all_words(value)
         elif isinstance(getattr(value, "base", None), StandIn):

@@ -34,7 +34,9 @@ class Refused(Exception):
 
 @dataclass
 class Noted:
-    """One step as it was met: its kind, and what it was given, tensors as they are."""
+    """One step as it was met: its kind, and what it was given, tensors as they are. What a launch
+    is given is flattened, constants left out; `named` are fields of the plan's `Launch`, the kernel
+    itself among them."""
 
     kind: str
     name: str
