@@ -232,15 +232,12 @@ def _become(plan: Plan) -> str:
         return "the judge itself is not root"
     if closed := next(_closed_to_others(plan), None):
         return f"{closed} is closed to other users"
-    refused = ""
     for uid in (plan.uid, NOBODY):  # a container may have few user ids
         if not (refused := _attempt(partial(_change_user, plan.own, uid))):
-            break
-    else:
-        return refused
-    # A change of user closes /proc/self to its own process, and CUDA reads there.
-    prctl(_PR_SET_DUMPABLE, 1)
-    return ""
+            # A change of user closes /proc/self to its own process, and CUDA reads there.
+            prctl(_PR_SET_DUMPABLE, 1)
+            return ""
+    return refused
 
 
 def _closed_to_others(plan: Plan) -> Iterator[Path]:
