@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -113,27 +112,30 @@ class _Metadata:
         self._known = kernel.metadata
         self._source = kernel.src
         self._all_stages = all_stages
+        self._finished: Any = None
 
     def __getattr__(self, name: str) -> Any:
         if name != "shared" and hasattr(self._known, name):
             return getattr(self._known, name)
-        return getattr(self._whole.metadata, name)
+        return getattr(self._whole().metadata, name)
 
     def code(self) -> Any:
         """The machine code, read."""
         from kernel_profiling.compiler.disassembly import disassemble
 
-        return disassemble(self._whole.asm["cubin"], {}, {})
+        return disassemble(self._whole().asm["cubin"], {}, {})
 
-    @cached_property
     def _whole(self) -> Any:
         from triton.backends.nvidia.compiler import CUDABackend
         from triton.compiler.compiler import compile as compile_source
 
-        options = _options(self._known)
-        options.pop("extern_libs", None)
-        with patched(CUDABackend, {"add_stages": self._all_stages}):
-            return compile_source(self._source, target=self._known.target, options=options)
+        if self._finished is None:
+            options = _options(self._known)
+            options.pop("extern_libs", None)
+            with patched(CUDABackend, {"add_stages": self._all_stages}):
+                target = self._known.target
+                self._finished = compile_source(self._source, target=target, options=options)
+        return self._finished
 
 
 def _launcher(compiled: Any, recorder: Recorder) -> Callable[..., None]:

@@ -20,7 +20,13 @@ from typing import Any, Literal
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge.sandbox import isolation, protocol
 from beamsearch.judge.sandbox.clean_environment import remove, start_python
-from beamsearch.judge.sandbox.protocol import Conversation, Gone, ProcessDied, ToldError
+from beamsearch.judge.sandbox.protocol import (
+    Conversation,
+    DeadlineMissed,
+    Gone,
+    ProcessDied,
+    ToldError,
+)
 from kernel_profiling.errors import one_line
 
 Mode = Literal["normal", "interpreter"]
@@ -110,7 +116,7 @@ class ForkServers:
             try:
                 with self.fork("isolating") as process:
                     told = process.ask("isolation", START_S)["missing"]
-            except ProcessDied as error:
+            except (ProcessDied, DeadlineMissed) as error:
                 told = dict.fromkeys(isolation.NAMES, f"the attempt failed: {error}")
             self._missing = {name: why for name, why in told.items() if why}
         return self._missing

@@ -240,7 +240,7 @@ def encode_arguments(
 def decode_arguments(
     message: Mapping[str, Any], storages: Storages | None, device: str
 ) -> CallArguments:
-    """The arguments on mapped storages; without any, zeros (which take no memory on `meta`)."""
+    """The arguments on mapped storages; without any they are for `meta`, which has none."""
     return decode_with(message, lambda place: open_tensor(place, storages, device))
 
 
@@ -275,8 +275,7 @@ def open_tensor(place: Mapping[str, Any], storages: Storages | None, device: str
     """The tensor at a place."""
     dtype = getattr(torch, place["dtype"])
     if storages is None:
-        empty = torch.empty_strided(place["size"], place["stride"], dtype=dtype, device=device)
-        return empty.zero_()
+        return torch.empty_strided(place["size"], place["stride"], dtype=dtype, device=device)
     tensor = torch.empty(0, dtype=dtype, device=device)
     storage = storages[place["storage"]]
     return tensor.set_(storage, place["offset"], place["size"], place["stride"])

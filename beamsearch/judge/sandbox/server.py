@@ -87,28 +87,23 @@ def _serve(control: socket.socket, keep: frozenset[int] = frozenset()) -> None:
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise copy every shared page
     children: set[int] = set()
-    while True:
-        try:
+    with suppress(Gone):
+        while True:
             request, descriptors = receive_with_descriptors(control)
-        except Gone:
-            break
-        answer: dict[str, Any]
-        if request["op"] == "fork":
-            pid, apart = _fork(request)
-            if pid == 0:
-                control.close()
-                _become_candidate(request, apart, socket.socket(fileno=descriptors[0]))
-            os.close(descriptors[0])
-            children.add(pid)
-            answer = {"pid": pid}
-        else:
-            answer = {"status": _end(request["pid"])}
-            children.discard(request["pid"])
-            _sweep(children | keep)
-        try:
+            answer: dict[str, Any]
+            if request["op"] == "fork":
+                pid, apart = _fork(request)
+                if pid == 0:
+                    control.close()
+                    _become_candidate(request, apart, socket.socket(fileno=descriptors[0]))
+                os.close(descriptors[0])
+                children.add(pid)
+                answer = {"pid": pid}
+            else:
+                answer = {"status": _end(request["pid"])}
+                children.discard(request["pid"])
+                _sweep(children | keep)
             send(control, answer)
-        except Gone:
-            break
     for pid in children:
         _end(pid)
     _sweep(keep)
