@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from beamsearch.baselines.inductor.capture import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.gpu.usage import Usage
-from beamsearch.judge.sandbox.homes import remove
+from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
 from beamsearch.judge.without_gpu import ModellingJudge
 from beamsearch.problem.problem import Problem
@@ -114,7 +114,7 @@ class LocalExecutor:
 
     def missing_isolation(self) -> dict[str, str]:
         """Parts of the isolation of candidates that the system refuses here, with the reasons."""
-        return {name: why for name, why in self._servers.missing_isolation().items() if why}
+        return self._servers.missing_isolation()
 
     def close(self) -> None:
         """End every process this executor started."""

@@ -26,7 +26,7 @@ def lane(
     """An executor for this machine, and its scratch folder. Inputs are drawn from
     the seed, or from a secret one."""
     from beamsearch.executor.local import LocalExecutor
-    from beamsearch.judge.sandbox.homes import remove
+    from beamsearch.judge.sandbox.clean_environment import remove
 
     with tempfile.TemporaryDirectory(prefix="beamsearch-") as scratch:
         # Candidates are other users, who may pass through and not look around.

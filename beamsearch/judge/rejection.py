@@ -9,9 +9,9 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from beamsearch.errors import KernelError
-from beamsearch.judge.sandbox.conversation import DeadlineMissed, ProcessDied, ToldError
 from beamsearch.judge.sandbox.interpreter import Race, TooMuchWork
 from beamsearch.judge.sandbox.processes import CandidateProcess
+from beamsearch.judge.sandbox.protocol import DeadlineMissed, ProcessDied, ToldError
 from beamsearch.problem.kernel import check_source
 from beamsearch.records.verdict import Check, Outcome, Reach, Stage, Verdict, same_code
 from kernel_profiling.errors import one_line

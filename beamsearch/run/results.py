@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from beamsearch.judge.sandbox.homes import remove
+from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.llm.costs import asked
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement

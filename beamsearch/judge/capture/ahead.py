@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -44,8 +45,9 @@ USUAL_BLOCK = 1024
 """The largest block of a kernel that does not tell it."""
 MOST_FORMS = 4 * MOST_CONFIGS
 """Choices of configurations that are tried, of all autotuners of a kernel together."""
-COMPILE_BYTES = 16 << 30
-"""Memory that a compilation may take; LLVM has needed gigabytes for unrolled kernels."""
+
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 class Answer(Record):
@@ -102,14 +104,6 @@ class Captured:
     """At the shapes that decide."""
     rejection: Rejected | None = None
 
-    def tell(self, log: Log) -> None:
-        """Add what was seen to a verdict's log. Raises the rejection."""
-        log.add(self.log)
-        log.code_fingerprint = self.log.code_fingerprint
-        log.launched = self.log.launched
-        if self.rejection is not None:
-            raise self.rejection
-
 
 class Captures:
     """Captures and compiles each source once. Thread-safe."""
@@ -146,33 +140,28 @@ class Captures:
                 self.begin(write_source(scratch, source), source_key(source))
 
     def captured(self, source: str, scratch: Path, log: Log) -> tuple[Captured, str]:
-        """A kernel's plans, and the path of its file. Raises Rejected."""
+        """A kernel's plans, and the path of its file; what was seen is added to the log. Raises
+        Rejected."""
         check_entry(source, log)
         path = write_source(scratch, source)
-        captured = self.result(path, source_key(source))
-        captured.tell(log)
+        captured = self.begin(path, source_key(source)).result()
+        log.add(captured.log)
+        log.code_fingerprint = captured.log.code_fingerprint
+        log.launched = captured.log.launched
+        if captured.rejection is not None:
+            raise captured.rejection
         return captured, path
 
     def begin(self, path: str, key: str) -> Future[Captured]:
-        """Start on a source file, or find it begun."""
+        """Start on a source file, or find it begun; what a lost server ended begins anew."""
         with self._lock:
-            if key not in self._begun:
+            begun = self._begun.get(key)
+            if begun is None or (begun.done() and (begun.cancelled() or begun.exception())):
                 try:
-                    self._begun[key] = self._pool.submit(self._capture, path, key)
+                    begun = self._begun[key] = self._pool.submit(self._capture, path, key)
                 except RuntimeError as error:
                     raise Stopped("the executor is closed") from error
-            return self._begun[key]
-
-    def result(self, path: str, key: str) -> Captured:
-        """What came of it. What a lost server raises is raised, and the next caller tries again."""
-        future = self.begin(path, key)
-        try:
-            return future.result()
-        except BaseException:
-            with self._lock:
-                if self._begun.get(key) is future:
-                    del self._begun[key]
-            raise
+            return begun
 
     def at(
         self, path: str, arguments: Mapping[str, Any], pins: Mapping[str, str]
@@ -190,28 +179,37 @@ class Captures:
     def sweep(self, paths: Mapping[str, str], key: str) -> tuple[dict[str, Form], dict[str, str]]:
         """Forms of one kernel, by name: captured in one process, compiled side by side; and why
         others are none."""
-        begun: dict[str, Future[Form]] = {}
-        failed: dict[str, str] = {}
         with self._usage.waiting("compilation"), self._capturing(key) as process:
-            for name, path in paths.items():
-                try:
-                    load(process, path, self._gpu)
-                    plan = self._settled(process, key, self._arguments, {})
-                    begun[name] = self._compilers.submit(self._compiled, plan, {})
-                except Rejected as rejection:
-                    failed[name] = rejection.reason
-                    if not rejection.raised:
-                        break  # its process went with it
-        missing = paths.keys() - begun.keys() - failed.keys()
-        failed |= dict.fromkeys(missing, "another form took the process with it")
+
+            def captured(path: str) -> Plan:
+                load(process, path, self._gpu)
+                return self._settled(process, key, self._arguments, {})
+
+            begun = self._begun_each({name: partial(captured, paths[name]) for name in paths}, {})
         forms: dict[str, Form] = {}
-        for name, future in begun.items():
-            form = _outcome(future)
-            if isinstance(form, Rejected):
-                failed[name] = form.reason
+        failed = dict.fromkeys(paths.keys() - begun.keys(), "another form took the process with it")
+        for name, form in begun.items():
+            found = _outcome(form)
+            if isinstance(found, Form):
+                forms[name] = found
             else:
-                forms[name] = form
+                failed[name] = found.reason
         return forms, failed
+
+    def _begun_each(
+        self, captures: Mapping[Name, Callable[[], Plan]], pins: Mapping[str, str]
+    ) -> dict[Name, Future[Form] | Rejected]:
+        """Plans captured one after the other, each being compiled while the next is captured; none
+        behind one that ended the process."""
+        begun: dict[Name, Future[Form] | Rejected] = {}
+        for name, captured in captures.items():
+            try:
+                begun[name] = self._compilers.submit(self._compiled, captured(), pins)
+            except Rejected as rejection:
+                begun[name] = rejection
+                if not rejection.raised:
+                    break
+        return begun
 
     def _capturing(self, key: str) -> CandidateProcess:
         return self._servers.fork("capturing", key=key, lifetime_s=CAPTURES_S)
@@ -236,9 +234,7 @@ class Captures:
                     plans = self._true_plans(process, key, log)
                     begun = self._begin_elsewhere(process, key, *plans[0])
                 forms = self._compiled_forms(plans)
-                elsewhere = tuple(
-                    AtShape(label, problem, _outcome(form)) for label, problem, form in begun
-                )
+                elsewhere = tuple(AtShape(*at, _outcome(form)) for at, form in begun.items())
         except Rejected as rejection:
             return Captured(log, rejection=rejection)
         if len(forms) == 1:
@@ -265,18 +261,14 @@ class Captures:
 
     def _begin_elsewhere(
         self, process: CandidateProcess, key: str, pins: Mapping[str, str], plan: Plan
-    ) -> list[tuple[str, Problem, Future[Form] | Rejected]]:
+    ) -> dict[tuple[str, Problem], Future[Form] | Rejected]:
         """At the other shapes, where a kernel may be unable to run; compilation has begun."""
-        found: list[tuple[str, Problem, Future[Form] | Rejected]] = []
-        for label, problem in self._shapes(largest_block(plan, sizes_in(self._arguments))):
-            try:
-                there = self._settled(process, key, meta_arguments(problem), pins)
-                found.append((label, problem, self._compilers.submit(self._compiled, there, pins)))
-            except Rejected as rejection:
-                found.append((label, problem, rejection))
-                if not rejection.raised:
-                    break  # its process went with it
-        return found
+        shapes = self._shapes(largest_block(plan, sizes_in(self._arguments)))
+
+        def captured(problem: Problem) -> Plan:
+            return self._settled(process, key, meta_arguments(problem), pins)
+
+        return self._begun_each({shape: partial(captured, shape[1]) for shape in shapes}, pins)
 
     def _compiled_forms(self, plans: Sequence[tuple[Mapping[str, str], Plan]]) -> tuple[Form, ...]:
         """Those that compile; equal machine code once. Raises Rejected where none does."""
@@ -313,22 +305,16 @@ class Captures:
     def _once(
         self, process: CandidateProcess, arguments: Mapping[str, Any], pins: Mapping[str, str]
     ) -> Answer:
-        answer = guarded(
-            Stage.COMPILE,
-            "host code",
-            lambda: process.ask("capture", CAPTURE_S, arguments=arguments, pins=pins),
-        )
+        told = {"arguments": arguments, "pins": pins}
+        answer = guarded(Stage.COMPILE, "host code", process.ask, "capture", CAPTURE_S, **told)
         return parsed(Answer, answer, Stage.COMPILE)
 
     def _compiled(self, plan: Plan, pins: Mapping[str, str]) -> Form:
         """A plan with its machine code, from a process that ends with it. Raises Rejected."""
-        told = plan.model_dump(mode="json")
-        with self._servers.fork("compiling", data_bytes=COMPILE_BYTES) as process:
-            answer = guarded(
-                Stage.COMPILE,
-                "compilation",
-                lambda: process.ask("compile", COMPILE_S, plan=told, gpu=self._gpu),
-            )
+        told = {"plan": plan.model_dump(mode="json"), "gpu": self._gpu}
+        with self._servers.fork("compiling") as process:
+            ask = partial(process.ask, "compile", COMPILE_S, **told)
+            answer = guarded(Stage.COMPILE, "compilation", ask)
         return Form(plan, parsed(Compiled, answer, Stage.COMPILE), pins)
 
     def close(self) -> None:

@@ -228,11 +228,15 @@ class Identity:
 
     def fingerprint(self, kernels: Sequence[Sequence[str]]) -> str:
         """One hash over all of it. `kernels`: in words, each of the plan's kernels as compiled."""
+        return hashlib.sha256("\n\n".join(self.deeds(kernels)).encode()).hexdigest()
+
+    def deeds(self, kernels: Sequence[Sequence[str]]) -> list[str]:
+        """All of it in words: its steps, what it returns, and how its buffers begin."""
         deeds = []
         for step, words in zip(self._plan.steps, self.steps, strict=True):
             kernel = (*kernels[step.kernel], str(step.grid)) if isinstance(step, Launch) else ()
             deeds.append("\n".join((*kernel, *words)))
-        return hashlib.sha256("\n\n".join([*deeds, *self._end]).encode()).hexdigest()
+        return [*deeds, *self._end]
 
     def _step(self, step: Fill | Copy | Operation | Launch) -> tuple[str, ...]:
         if isinstance(step, Launch):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
@@ -15,7 +13,7 @@ from beamsearch.judge.capture.compiling import frozen
 from beamsearch.judge.capture.recorder import Recorder, Refused
 from beamsearch.judge.capture.standin import DEVICE, StandIn, stand_ins
 from beamsearch.records.plan import Kernel
-from kernel_profiling.compiler.fake_device import TargetDriver, cuda_answers
+from kernel_profiling.compiler.fake_device import TargetDriver, cuda_answers, patched
 from kernel_profiling.gpus import Gpu
 
 _ENTRY = re.compile(r"tt\.func public @(\"[^\"]+\"|[\w.$-]+)")
@@ -23,45 +21,12 @@ MOST_CONFIGS = 64
 """Configurations of one autotuner that are captured; each is compiled and timed."""
 
 
-class CapturedKernel(Kernel):
-    """A Triton function specialised for a launch."""
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.ttir))
-
-
-class LaunchArguments(NamedTuple):
-    """A launch as it was met."""
-
-    kernel: CapturedKernel
-    grid: tuple[int, int, int]
-    values: list[Any]
-    """Flattened, constants left out."""
-    named: dict[str, str]
-    config: str | None
-
-
-@dataclass
-class Tuning:
-    """What autotuners were met, and which configurations they are to choose."""
-
-    pins: dict[str, str] = field(default_factory=dict)
-    """Function -> configuration in words; the first for a function that is not here."""
-    met: dict[str, list[str]] = field(default_factory=dict)
-    """Function -> configurations after pruning."""
-    chosen: str | None = None
-    """Of the autotuned launch at hand."""
-
-
 class CaptureDriver(TargetDriver):
     """Stands in for Triton's driver in a process that captures."""
 
     def __init__(self, gpu: Gpu) -> None:
         super().__init__(gpu)
-        self.utils = SimpleNamespace(
-            get_device_properties=self._properties, unload_module=lambda *_: None
-        )
-        self.launcher_cls = None
+        self.utils.unload_module = lambda *_: None
 
     def get_current_device(self) -> Any:
         return 0
@@ -79,19 +44,21 @@ class CaptureDriver(TargetDriver):
         raise Refused("times itself; leave that to triton.autotune")
 
 
-def install(recorder: Recorder, tuning: Tuning, gpu: Gpu) -> None:
-    """Put the recorder in the place of Triton's driver, compiler stages and autotuner, for good:
+def install(recorder: Recorder, gpu: Gpu) -> None:
+    """Put the recorder in the place of Triton's driver, compiler stages and launchers, for good:
     this process does nothing else."""
     from triton import knobs
     from triton.backends.nvidia.compiler import CUDABackend
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime import driver
+    from triton.runtime.autotuner import Autotuner
 
     driver.set_active(CaptureDriver(gpu))
     knobs.compilation.always_compile = True  # what stops at the IR must not be found as finished
     backend: Any = CUDABackend
     kernel: Any = CompiledKernel
-    all_stages, made = backend.add_stages, kernel.__init__
+    tuner: Any = Autotuner
+    all_stages, made, run = backend.add_stages, kernel.__init__, tuner.run
 
     def add_stages(self: Any, stages: Any, options: Any, language: Any) -> None:
         all_stages(self, stages, options, language)
@@ -109,14 +76,24 @@ def install(recorder: Recorder, tuning: Tuning, gpu: Gpu) -> None:
     def init_handles(self: Any) -> None:
         if self.module is None:
             self.module = self.function = self
-            self._run = _Launcher(self, recorder, tuning)
+            self._run = _launcher(self, recorder)
 
-    backend.add_stages = add_stages
+    def tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.cache.clear()  # another call may pin another
+        before, recorder.chosen = recorder.chosen, None
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        if len(self.configs) > 1:
+            recorder.chosen = str(self.prune_configs(kwargs)[0])
+        try:
+            return run(self, *args, **kwargs)
+        finally:
+            recorder.chosen = before
+
+    backend.add_stages, tuner.run = add_stages, tuned
     kernel.__init__, kernel._init_handles = init, init_handles
     kernel.n_max_threads = 1024
     kernel.n_regs = property(lambda self: self.metadata.code().registers)
     kernel.n_spills = property(lambda self: self.metadata.code().stack_bytes // 4)
-    _pin_autotuners(tuning)
 
 
 def _no_machine_code(module: Any, metadata: dict[str, Any]) -> bytes:
@@ -155,57 +132,50 @@ class _Metadata:
         if self._finished is None:
             options = _options(self._known)
             options.pop("extern_libs", None)
-            backend: Any = CUDABackend
-            short, backend.add_stages = backend.add_stages, self._all_stages
-            try:
+            with patched(CUDABackend, {"add_stages": self._all_stages}):
                 target = self._known.target
                 self._finished = compile_source(self._source, target=target, options=options)
-            finally:
-                backend.add_stages = short
         return self._finished
 
 
-class _Launcher:
+def _launcher(compiled: Any, recorder: Recorder) -> Callable[..., None]:
     """Stands in for a compiled kernel's launcher: notes what it is given."""
+    kinds = list(compiled.src.signature.values())
+    code = getattr(getattr(compiled.src.fn, "fn", None), "__code__", None)
+    kernel = Kernel(
+        name=compiled.name,
+        ttir=compiled.asm["ttir"],
+        options=_options(compiled.metadata._known),
+        signature=[kind for _, kind in _flat(kinds)],
+        source_file=code.co_filename if code is not None else "",
+    )
 
-    def __init__(self, kernel: Any, recorder: Recorder, tuning: Tuning) -> None:
-        self._names = list(kernel.src.signature)
-        self._recorder = recorder
-        self._tuning = tuning
-        self._kinds = list(kernel.src.signature.values())
-        code = getattr(getattr(kernel.src.fn, "fn", None), "__code__", None)
-        self._kernel = CapturedKernel(
-            name=kernel.name,
-            ttir=kernel.asm["ttir"],
-            options=_options(kernel.metadata._known),
-            signature=[kind for _, kind in _flat(self._kinds)],
-            source_file=code.co_filename if code is not None else "",
-        )
-
-    def __call__(self, x: Any, y: Any, z: Any, *rest: Any) -> None:
-        values = rest[6:]  # stream, function, metadata twice, hooks twice
-        launch = LaunchArguments(
-            kernel=self._kernel,
-            grid=(int(x), int(y), int(z)),
-            values=[self._checked(value, kind) for value, kind in _flat(self._kinds, values)],
-            named=dict(zip(self._names, map(_in_words, values), strict=True)),
-            config=self._tuning.chosen,
-        )
-        self._recorder.note("launch", self._kernel.name, [launch])
-        shadows.taken([tensor.memory for tensor in stand_ins(launch.values)])
-
-    def _checked(self, value: Any, kind: str) -> Any:
+    def checked(value: Any, kind: str) -> Any:
         wrong = ""
         if kind.startswith("*"):
             wrong = "" if isinstance(value, StandIn) else "an address that is none of a tensor's"
         elif kind.startswith("tensordesc"):
             known = isinstance(getattr(value, "base", None), StandIn)
             wrong = "" if known else "a descriptor of no tensor"
-        elif isinstance(value, int) and value > 2**32 and self._recorder.memories.hold(value):
+        elif isinstance(value, int) and value > 2**32 and recorder.holds(value):
             wrong = "an address as a number; pass the tensor"
         if wrong:
-            raise self._recorder.refuse(f"passes {self._kernel.name} {wrong}")
+            raise recorder.refuse(f"passes {kernel.name} {wrong}")
         return value
+
+    def launch(x: Any, y: Any, z: Any, *rest: Any) -> None:
+        values = rest[6:]  # stream, function, metadata twice, hooks twice
+        given = [checked(value, kind) for value, kind in _flat(kinds, values)]
+        about = {
+            "kernel": kernel,
+            "grid": (int(x), int(y), int(z)),
+            "named": dict(zip(compiled.src.signature, map(_in_words, values), strict=True)),
+            "config": recorder.chosen,
+        }
+        recorder.note("launch", kernel.name, given, named=about)
+        shadows.taken([tensor.memory for tensor in stand_ins(given)])
+
+    return launch
 
 
 def _flat(kinds: Any, values: Any = None) -> list[tuple[Any, Any]]:
@@ -237,40 +207,25 @@ def _in_words(value: Any) -> str:
     return str(value)
 
 
-def pinned(configs: Sequence[Any], wanted: str | None) -> list[Any]:
-    """The configuration that is wanted, in words; else the first."""
-    return [*(config for config in configs if str(config) == wanted), *configs][:1]
+def pin(pins: Mapping[str, str], met: dict[str, list[str]]) -> None:
+    """Have autotuners choose these configurations, for good, without a time.
 
-
-def _pin_autotuners(tuning: Tuning) -> None:
-    """Have every autotuner choose what is pinned, and tell what else there was."""
+    `pins`: function -> its configuration in words; one that is not there takes its first. `met`
+    gets function -> all configurations that could be chosen, after pruning.
+    """
     from triton.runtime.autotuner import Autotuner
 
     tuner: Any = Autotuner
-    run, prune = tuner.run, tuner.prune_configs
+    prune = tuner.prune_configs
 
     def prune_configs(self: Any, kwargs: Any) -> Any:
         configs = list(prune(self, kwargs))[:MOST_CONFIGS]
         name = self.base_fn.__name__
-        known = tuning.met.setdefault(name, [])
+        known = met.setdefault(name, [])
         known += [text for text in map(str, configs) if text not in known]
-        return pinned(configs, tuning.pins.get(name))
+        return [*(c for c in configs if str(c) == pins.get(name)), *configs][:1]
 
-    def bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
-        return [0.0]
-
-    def tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.cache.clear()  # another call may pin another
-        before, tuning.chosen = tuning.chosen, None
-        self.nargs = dict(zip(self.arg_names, args, strict=False))
-        if len(self.configs) > 1:
-            tuning.chosen = str(prune_configs(self, kwargs)[0])
-        try:
-            return run(self, *args, **kwargs)
-        finally:
-            tuning.chosen = before
-
-    tuner.prune_configs, tuner._bench, tuner.run = prune_configs, bench, tuned
+    tuner.prune_configs, tuner._bench = prune_configs, lambda *_, **__: [0.0]
 
 
 def install_torch(recorder: Recorder, gpu: Gpu) -> None:

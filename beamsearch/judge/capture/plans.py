@@ -8,13 +8,15 @@ call: those steps stand before its own.
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 import torch
 import triton
 
-from beamsearch.judge.capture.launches import CapturedKernel, LaunchArguments
+from beamsearch.judge.capture.compiling import Identity
 from beamsearch.judge.capture.recorder import Noted, Recorder, Refused
 from beamsearch.judge.capture.shadows import content
 from beamsearch.judge.capture.standin import Memory, StandIn
@@ -26,6 +28,7 @@ from beamsearch.records.plan import (
     Descriptor,
     DType,
     Fill,
+    Kernel,
     Launch,
     Number,
     Operation,
@@ -62,14 +65,14 @@ class _Assembly:
         self._results = results
         self._weights = {
             memory.given: memory
-            for memory in recorder.memories.known.values()
+            for memory in recorder.memories.values()
             if memory.weight and memory.call == self._call
         }
         self._history = recorder.steps[: len(recorder.steps) - len(self._own)]
         self._prologue = self._computed_before()
         self._numbers: dict[Memory, int] = {}
         """In the order of the plan's buffers."""
-        self._kernels: dict[CapturedKernel, int] = {}
+        self._kernels: list[Kernel] = []
 
     def plan(self, container: Container, capability: int) -> Plan:
         """The plan. Raises Refused."""
@@ -87,7 +90,7 @@ class _Assembly:
         return Plan(
             capability=capability,
             triton=triton.__version__,
-            kernels=list(self._kernels),
+            kernels=self._kernels,
             buffers=[self._buffer(memory, before) for memory in list(self._numbers)],
             steps=steps,
             results=results,
@@ -165,8 +168,6 @@ class _Assembly:
                 told["fills"] = list(map(self._fill, self._first_fills(memory)))
         elif memory.role == "made" and memory.call == self._call:
             told["born"] = memory.born + before
-            if memory.dead is not None and all(v.memory is not memory for v in self._results):
-                told["dead"] = memory.dead + before
         return Buffer(**told)
 
     def _view(self, tensor: StandIn) -> View:
@@ -195,14 +196,13 @@ class _Assembly:
                 targets=[self._view(target) for target in noted.targets],
                 line=noted.line,
             )
-        launch: LaunchArguments = noted.arguments[0]
-        given = zip(launch.values, launch.kernel.signature, strict=True)
+        kernel = noted.named["kernel"]
+        if kernel not in self._kernels:
+            self._kernels.append(kernel)
+        given = zip(noted.arguments, kernel.signature, strict=True)
         return Launch(
-            kernel=self._kernels.setdefault(launch.kernel, len(self._kernels)),
-            grid=launch.grid,
+            **noted.named | {"kernel": self._kernels.index(kernel)},
             arguments=[self._argument(value, kind) for value, kind in given],
-            named=launch.named,
-            config=launch.config,
             line=noted.line,
         )
 
@@ -255,8 +255,8 @@ def _all_words(values: Any) -> Iterable[Any]:
             place = value.data_ptr() - memory.address
             shape = (tuple(value.shape), tuple(value.meta.stride()), value.dtype)
             yield (memory.given, memory.size, place, *shape)
-        elif isinstance(value, LaunchArguments):
-            yield (value.kernel, value.grid, *_all_words(value.values))
+        elif isinstance(value, Kernel):
+            yield (value.name, value.ttir, str(value.options))
         elif isinstance(value, list | tuple | dict):
             yield from _all_words(value)
         elif isinstance(getattr(value, "base", None), StandIn):
@@ -269,20 +269,18 @@ def differs(one: Plan, other: Plan) -> str | None:
     """How two calls of one kernel differ, or none: the same steps on buffers of the same kind."""
     if len(one.steps) != len(other.steps):
         return f"{len(one.steps)} steps in one call, {len(other.steps)} in another"
-    for number, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
-        if _bare(a, one) != _bare(b, other):
-            name = one.kernels[a.kernel].name if isinstance(a, Launch) else a.step
-            return f"step {number} ({name}) is not the same in two calls"
-    lives = {"born", "dead"}
-    made, others = ([b.model_dump(exclude=lives) for b in p.buffers] for p in (one, other))
-    if made != others:
-        return "memory is made, kept or filled otherwise in two calls"
-    return None if one.results == other.results else "another result is returned in two calls"
+    pairs = zip_longest(*map(_deeds, (one, other)))
+    number = next((number for number, (a, b) in enumerate(pairs) if a != b), None)
+    if number is None:
+        return None
+    if number >= len(one.steps):
+        return "memory is made, kept, filled or returned otherwise in two calls"
+    step = one.steps[number]
+    name = one.kernels[step.kernel].name if isinstance(step, Launch) else step.step
+    return f"step {number} ({name}) is not the same in two calls"
 
 
-def _bare(step: Step, plan: Plan) -> Any:
-    if not isinstance(step, Launch):
-        return step.model_dump(exclude={"line"})
-    kernel = plan.kernels[step.kernel]
-    told = step.model_dump(exclude={"line", "named"})
-    return told | {"kernel": (kernel.name, kernel.ttir, str(kernel.options))}
+def _deeds(plan: Plan) -> list[str]:
+    # A hash in the place of the IR, which would stand there once a launch.
+    told = [repr((kernel.name, kernel.ttir, kernel.options)) for kernel in plan.kernels]
+    return Identity(plan).deeds([[hashlib.sha256(text.encode()).hexdigest()] for text in told])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,13 @@ from torch.overrides import TorchFunctionMode
 
 from beamsearch.judge.capture import shadows
 from beamsearch.judge.capture.shadows import FILLS, FULL, OVERWRITES
-from beamsearch.judge.capture.standin import DEVICE, Memories, Memory, StandIn, as_meta, stand_ins
+from beamsearch.judge.capture.standin import DEVICE, Memory, StandIn, as_meta, stand_ins
 from beamsearch.judge.operations import COMPUTE, MOVES
 from beamsearch.problem.dispatch_modes import QuickMode
+from beamsearch.records.plan import Role
 
+ALIGNMENT = 256
+"""What divides every address, as with PyTorch's own allocator on a GPU (which gives 512)."""
 EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 COPIES = {"clone", "_to_copy", "contiguous"}
 HOST_READS = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique"}
@@ -30,7 +34,9 @@ class Refused(Exception):
 
 @dataclass
 class Noted:
-    """One step as it was met: its kind, and what it was given, tensors as they are."""
+    """One step as it was met: its kind, and what it was given, tensors as they are. What a launch
+    is given is flattened, constants left out; `named` are fields of the plan's `Launch`, the kernel
+    itself among them."""
 
     kind: str
     name: str
@@ -50,7 +56,11 @@ class Recorder(QuickMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.memories = Memories(now=self.now)
+        self.memories: dict[int, Memory] = {}
+        """All allocations, by their storage."""
+        self._next = 0x7F0000000000
+        self.chosen: str | None = None
+        """By the autotuner whose launch is at hand: its configuration in words."""
         self.restart("")
 
     def restart(self, source_file: str) -> None:
@@ -61,10 +71,6 @@ class Recorder(QuickMode):
         """Of all calls, in order."""
         self._begun = 0
 
-    def now(self) -> tuple[int, int]:
-        """The call at hand, and how many steps it has so far."""
-        return self.call, len(self.steps) - self._begun
-
     def begin(self) -> None:
         """Begin a new call."""
         self.call += 1
@@ -74,6 +80,24 @@ class Recorder(QuickMode):
     def own(self) -> list[Noted]:
         """Steps of the call at hand."""
         return self.steps[self._begun :]
+
+    def wrap(self, meta: torch.Tensor, role: Role = "made", given: int | None = None) -> StandIn:
+        """A stand-in for a tensor on `meta`: on the memory that it is a view of, or on new."""
+        storage = meta.untyped_storage()
+        memory = self.memories.get(storage._cdata)
+        if memory is None:
+            size = storage.nbytes()
+            # An address of its own, that nobody can tell ahead.
+            address = self._next + ALIGNMENT * (1 + secrets.randbelow(4095))
+            self._next = -(-(address + size) // ALIGNMENT) * ALIGNMENT
+            memory = Memory(size, address, role, self.call, len(self.own), given, storage=storage)
+            self.memories[storage._cdata] = memory
+        return StandIn(meta, memory)
+
+    def holds(self, address: int) -> bool:
+        """Whether an address lies in any memory."""
+        memories = self.memories.values()
+        return any(0 <= address - m.address < max(1, m.size) for m in memories)
 
     def note(self, kind: str, name: str, arguments: Sequence[Any], **rest: Any) -> None:
         """Note a step."""
@@ -112,22 +136,11 @@ class Recorder(QuickMode):
             return source
         if name in COPIES and isinstance(source, torch.Tensor) and not isinstance(source, StandIn):
             return self.constant(func(*args, **{**kwargs, "device": torch.device("cpu")}))
-        if name in OVERWRITES:
-            return self._overwrite(func, name, args)
-        return self._operate(func, name, args, kwargs)
-
-    def _overwrite(self, func: Any, name: str, args: Any) -> Any:
-        target = args[0]
-        if not isinstance(target, StandIn):
+        if name in OVERWRITES and not isinstance(source, StandIn):
             raise self.refuse("copies a tensor to the cpu")
-        if name == "copy_":
-            source = args[1] if isinstance(args[1], StandIn) else self.constant(args[1])
-            args = [target, source]
-            self.note("copy", name, [source], targets=[target])
-        else:
-            self._note_fill(name, args, [target])
-        shadows.follow(func, args, {}, [target])
-        return target
+        if name == "copy_" and not isinstance(args[1], StandIn):
+            args = [source, self.constant(args[1])]
+        return self._operate(func, name, args, kwargs)
 
     def _operate(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         """Note an operation, unless all that it gives are views of memory that is known."""
@@ -141,8 +154,8 @@ class Recorder(QuickMode):
         results = list(result) if several else [result]
         if not all(isinstance(item, torch.Tensor) for item in results):
             return result  # a shape, a number: nothing of the GPU's
-        known = [item.untyped_storage()._cdata in self.memories.known for item in results]
-        made = [self.memories.wrap(item) for item in results]
+        known = [item.untyped_storage()._cdata in self.memories for item in results]
+        made = [self.wrap(item) for item in results]
         if name not in EMPTY and (not all(known) or func._schema.is_mutable):
             self._note_operation(func, name, args, kwargs, made)
             shadows.follow(func, args, kwargs, made)
@@ -154,24 +167,21 @@ class Recorder(QuickMode):
         self, func: Any, name: str, args: Any, kwargs: Any, made: list[StandIn]
     ) -> None:
         if name in FILLS or name in FULL:
-            self._note_fill(name, args, made)
-        elif name in COPIES:
-            self.note("copy", name, [args[0]], targets=made)
+            value = FILLS[name] if name in FILLS else args[FULL[name]]
+            self.note("fill", name, [_plain(value)], targets=made)
+        elif name in COPIES or name == "copy_":
+            self.note("copy", name, [args[1] if name == "copy_" else args[0]], targets=made)
         elif str(func) in MOVES | COMPUTE:
             named = {k: _plain(v) for k, v in kwargs.items() if k not in _NOT_TOLD}
             self.note("operation", str(func), list(map(_plain, args)), named=named, targets=made)
         else:
             raise self.refuse(f"torch's {name} is library compute; do this work in a Triton kernel")
 
-    def _note_fill(self, name: str, args: Any, targets: list[StandIn]) -> None:
-        value = FILLS[name] if name in FILLS else args[FULL[name]]
-        self.note("fill", name, [_plain(value)], targets=targets)
-
     def constant(self, value: torch.Tensor) -> StandIn:
         """A tensor of the host on the GPU: its values are known, whatever the inputs are."""
         value = value.detach()
         meta = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
-        made = self.memories.wrap(meta, role="constant")
+        made = self.wrap(meta, role="constant")
         flat = torch.empty(made.memory.size, dtype=torch.uint8)
         placed = flat.view(value.dtype) if flat.numel() else value.reshape(-1)
         torch.as_strided(placed, value.size(), value.stride()).copy_(value)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
-import weakref
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,8 +13,6 @@ from torch.utils._pytree import tree_map
 from beamsearch.records.plan import Role
 
 DEVICE = torch.device("cuda", 0)
-ALIGNMENT = 256
-"""What divides every address, as with PyTorch's own allocator on a GPU (which gives 512)."""
 
 
 @dataclass(eq=False)
@@ -41,10 +37,6 @@ class Memory:
     """Its bytes on the host, as long as they follow from constants alone."""
     computed: bool = False
     """Whether more than fills made them."""
-    alive: int = 0
-    """Tensors on it that Python still holds."""
-    dead: int | None = None
-    """Steps of its call before the last of them went."""
     storage: Any = None
     """The storage on `meta` by which its views are known."""
 
@@ -146,46 +138,6 @@ def stand_ins(value: Any) -> Iterator[StandIn]:
             yield from stand_ins(item)
     elif isinstance(base := getattr(value, "base", None), StandIn):
         yield base
-
-
-@dataclass
-class Memories:
-    """All allocations of one process, by their storage."""
-
-    known: dict[int, Memory] = field(default_factory=dict)
-    now: Callable[[], tuple[int, int]] = lambda: (0, 0)
-    """The call at hand, and how many steps it has."""
-    _next: int = 0x7F0000000000
-    _draw: random.Random = field(default_factory=random.Random)
-
-    def wrap(self, meta: torch.Tensor, role: Role = "made", given: int | None = None) -> StandIn:
-        """A stand-in for a tensor on `meta`: on the memory that it is a view of, or on new."""
-        storage = meta.untyped_storage()
-        memory = self.known.get(storage._cdata)
-        if memory is None:
-            call, step = self.now()
-            size = storage.nbytes()
-            memory = Memory(size, self._place(size), role, call, step, given, storage=storage)
-            self.known[storage._cdata] = memory
-        tensor = StandIn(meta, memory)
-        memory.alive += 1
-        weakref.finalize(tensor, self._went, memory)
-        return tensor
-
-    def _went(self, memory: Memory) -> None:
-        memory.alive -= 1
-        if memory.alive == 0 and memory.call == self.now()[0]:
-            memory.dead = self.now()[1]
-
-    def _place(self, size: int) -> int:
-        """An address of its own, that nobody can tell ahead."""
-        address = self._next + ALIGNMENT * self._draw.randrange(1, 4096)
-        self._next = -(-(address + size) // ALIGNMENT) * ALIGNMENT
-        return address
-
-    def hold(self, address: int) -> bool:
-        """Whether an address lies in any of them."""
-        return any(0 <= address - m.address < max(1, m.size) for m in self.known.values())
 
 
 def as_meta(value: Any) -> Any:

@@ -18,7 +18,7 @@ from beamsearch.errors import BeamsearchError
 from beamsearch.judge.capture.compiling import Compiled
 from beamsearch.judge.runner.reference import COMPILES
 from beamsearch.judge.sandbox.clean_environment import start_python
-from beamsearch.judge.sandbox.conversation import (
+from beamsearch.judge.sandbox.protocol import (
     Conversation,
     DeadlineMissed,
     ProcessDied,

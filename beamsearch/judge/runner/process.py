@@ -24,8 +24,7 @@ from beamsearch.judge.runner.graphs import NoGraph, Run, captured
 from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
 from beamsearch.judge.runner.reference import COMPILES, BoundReference, reference_maker
-from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
-from beamsearch.judge.sandbox.memory import give_back_if_short
+from beamsearch.judge.sandbox.memory import Answer, MappingWorker, Places, give_back_if_short
 from beamsearch.judge.sandbox.protocol import decode_arguments
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.records.plan import Binary, Plan

@@ -3,14 +3,13 @@ code, bound before it is imported.
 
 It maps the judge's memory, imports the kernel, binds it by the one binding, calls it, and copies
 what comes back into memory that the judge owns, where it is compared. Every call runs under
-`torch.inference_mode`, whoever asks for it: see `call_mode`.
+`torch.inference_mode`, in verification, timing and profiling alike.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import linecache
-import socket
 import statistics
 import sys
 import time
@@ -25,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from beamsearch.errors import KernelError
 from beamsearch.judge.sandbox.interpreter import METER, TooMuchWork
-from beamsearch.judge.sandbox.mapped import Answer, MappingWorker, Places
+from beamsearch.judge.sandbox.memory import Answer, MappingWorker, Places
 from beamsearch.judge.sandbox.protocol import Worker, decode_arguments
 from beamsearch.problem.dispatch_modes import skip_dynamo
 from beamsearch.problem.kernel import bind
@@ -33,8 +32,10 @@ from kernel_profiling.compiler.fake_device import cuda_answers
 from kernel_profiling.gpus import Gpu
 
 DEVICE = torch.device("cuda", 0)
-_get: Callable[[str], Any] = lambda name: vars(torch._C.TensorBase)[name].__get__  # noqa: E731
-ANSWERS = {_get("device"): DEVICE, _get("is_cuda"): True, _get("is_cpu"): False}
+ANSWERS = {
+    vars(torch._C.TensorBase)[name].__get__: answer
+    for name, answer in (("device", DEVICE), ("is_cuda", True), ("is_cpu", False))
+}
 """What a tensor says of where it is."""
 
 
@@ -66,11 +67,6 @@ class AsCuda(TorchFunctionMode):
         return self._host if is_gpu else value
 
 
-def serve(link: socket.socket, role: str) -> None:
-    """Answer the judge's requests until it hangs up."""
-    Harness().serve(link)
-
-
 def load_kernel(path: str) -> ModuleType:
     """The kernel file as a module, registered so that Triton finds its source."""
     spec = importlib.util.spec_from_file_location("candidate_kernel", path)
@@ -80,11 +76,6 @@ def load_kernel(path: str) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def call_mode() -> Any:
-    """The mode of every call of kernel or reference, in verification, timing and profiling."""
-    return torch.inference_mode()
 
 
 class KernelWorker(Worker):
@@ -131,7 +122,7 @@ class Harness(KernelWorker, MappingWorker):
         """Median microseconds after which the bound call is back, while the GPU has nothing else to
         do: what its Python takes."""
         times = []
-        with call_mode():
+        with torch.inference_mode():
             for _ in range(count):
                 torch.cuda.synchronize()
                 began = time.perf_counter()
@@ -148,7 +139,7 @@ class Harness(KernelWorker, MappingWorker):
         skip_dynamo()
         with AsCuda("meta"):
             call = bind(self.module, decode_arguments(arguments, None, "meta"))
-            with call_mode():
+            with torch.inference_mode():
                 trace = trace_call(call, self._gpu)
         return {"trace": trace.model_dump(mode="json")}
 
@@ -165,7 +156,7 @@ class Harness(KernelWorker, MappingWorker):
         much `work`."""
         METER.begin(work)
         try:
-            with call_mode(), _poisoned_memory(), self._pretending():
+            with torch.inference_mode(), _poisoned_memory(), self._pretending():
                 result = self._calls[name]()
                 second = self._calls[then]() if then is not None else None
             self.wait()

@@ -84,7 +84,6 @@ class Order:
         """The same with no atomic behind."""
         self._own: list[Any] = []
         self._own_told = 0
-        self._own_granules: set[int] = set()
         self._has_asked = False
         self._inside = False
 
@@ -92,8 +91,8 @@ class Order:
         """The next program; what the last one stored is another's from now on."""
         self._told += self._own[: self._own_told]
         self._untold += self._own[self._own_told :]
-        self._granules |= self._own_granules
-        self._own, self._own_told, self._own_granules = [], 0, set()
+        self._granules.update(*map(_granules, self._own))
+        self._own, self._own_told = [], 0
         self._has_asked = False
 
     @contextmanager
@@ -114,7 +113,6 @@ class Order:
         stored = addresses[mask.astype(bool)]
         if stored.size:
             self._own.append(stored)
-            self._own_granules |= _granules(stored)
 
     def load(self, addresses: Any, mask: Any) -> None:
         """The running program loads. Raises Race."""

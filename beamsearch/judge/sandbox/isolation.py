@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 USER = "an unprivileged user"
@@ -82,7 +83,7 @@ def fork_apart() -> tuple[int, str]:
     own = os.open("/proc/self/ns/pid", os.O_RDONLY)
     pid = -1
     try:
-        missing = _attempt(lambda: _unshare(_NEWPID, "a process namespace"))
+        missing = _attempt(partial(_unshare, _NEWPID, "a process namespace"))
         pid = os.fork()
         return pid, missing
     finally:
@@ -121,14 +122,14 @@ def build(plan: Plan, apart: str) -> dict[str, str]:
         wanted = [name for name in wanted if not missing[name]]
     if NETWORK in wanted:
         kinds = _NEWNET | _NEWIPC | _NEWUTS
-        missing[NETWORK] = _attempt(lambda: _unshare(kinds, "a network namespace"))
+        missing[NETWORK] = _attempt(partial(_unshare, kinds, "a network namespace"))
     if FILES in wanted:
         apart_here = not apart and PROCESSES not in plan.standing
-        missing[FILES] = _attempt(lambda: _shut_files(plan, own_processes=apart_here))
+        missing[FILES] = _attempt(partial(_shut_files, plan, own_processes=apart_here))
     if USER in wanted:
         missing[USER] = _become(plan)
     _limit()
-    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
     return missing
 
 
@@ -157,6 +158,11 @@ def _check(status: int, what: str) -> None:
     if status != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def prctl(option: int, value: int) -> None:
+    """Set something of this process. Raises OSError."""
+    _check(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 
 def _unshare(flags: int, what: str) -> None:
@@ -226,19 +232,12 @@ def _become(plan: Plan) -> str:
         return "the judge itself is not root"
     if closed := next(_closed_to_others(plan), None):
         return f"{closed} is closed to other users"
-    uid = plan.uid if _is_mapped(plan.uid) else NOBODY
-    try:
-        for folder in plan.own:
-            for path in (Path(folder), *Path(folder).rglob("*")):
-                os.chown(path, uid, uid, follow_symlinks=False)
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-    except OSError as error:
-        return error.strerror or str(error)
-    # A change of user closes /proc/self to its own process, and CUDA reads there.
-    _check(_libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")
-    return ""
+    for uid in (plan.uid, NOBODY):  # a container may have few user ids
+        if not (refused := _attempt(partial(_change_user, plan.own, uid))):
+            # A change of user closes /proc/self to its own process, and CUDA reads there.
+            prctl(_PR_SET_DUMPABLE, 1)
+            return ""
+    return refused
 
 
 def _closed_to_others(plan: Plan) -> Iterator[Path]:
@@ -250,14 +249,13 @@ def _closed_to_others(plan: Plan) -> Iterator[Path]:
                     yield folder
 
 
-def _is_mapped(uid: int) -> bool:
-    """Whether this user id exists here: a container may have few."""
-    with suppress(OSError):
-        for line in Path("/proc/self/uid_map").read_text().splitlines():
-            first, _, count = map(int, line.split())
-            if first <= uid < first + count:
-                return True
-    return False
+def _change_user(own: list[str], uid: int) -> None:
+    for folder in own:
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            os.chown(path, uid, uid, follow_symlinks=False)
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:

@@ -1,20 +1,25 @@
-"""Memory that the judge owns and candidates map: descriptors that go over the control socket."""
+"""Memory that the judge owns and its processes map, by descriptors that go over their sockets."""
 
 from __future__ import annotations
 
 import base64
+import ctypes
 import fcntl
 import itertools
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
-from beamsearch.gpu.driver import DriverError, create
+from beamsearch.gpu.driver import DriverError, create, open_descriptor
+from beamsearch.judge.sandbox.protocol import Worker, open_tensor
+
+Answer = dict[str, Any]
+Places = list[dict[str, Any]]
 
 GUARD_BYTES = 1 << 14
 """Not-a-number before and behind every input: what reads past an end and uses it, shows; what
@@ -140,7 +145,7 @@ class Buffer:
         total += _weighted(rest.view(torch.int64), last)
         # The words of the guards are -1, and their weights are odd numbers in turn.
         total -= first**2 + (self.size // 8) ** 2 - (last + 1) ** 2
-        return _signed(total)
+        return ctypes.c_int64(total).value
 
     def close(self) -> None:
         """Give the memory back; nobody may have it mapped any more."""
@@ -152,6 +157,81 @@ class Buffer:
         descriptor = self.place.pop("fd", None)
         if descriptor is not None:
             os.close(descriptor)
+
+
+class MappingWorker(Worker):
+    """A worker that has memory of the judge's."""
+
+    def __init__(self) -> None:
+        self.device = "cpu"
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        # Bound here so that a candidate that patches modules patches nothing we use.
+        self._plain = (torch.Tensor, torch.nn.Parameter)
+        self._copy: Any = torch._C.TensorBase.copy_
+        torch.set_num_threads(1)
+
+    def do_open(self, device: int) -> Answer:
+        """Take a GPU, before any candidate is there."""
+        self.device = f"cuda:{device}"
+        torch.cuda.set_device(device)
+        torch.zeros(1, device=self.device)  # the context
+        return {}
+
+    def do_map(self, places: Places) -> Answer:
+        """Map memory whose descriptors came along, and close them."""
+        for place, descriptor in zip(places, self.descriptors, strict=True):
+            size, index = place["bytes"], torch.device(self.device).index
+            if place["memory"] == "driver":
+                storage: Any = open_descriptor(descriptor, size, index).tensor().untyped_storage()
+            else:
+                path = f"/proc/self/fd/{descriptor}"
+                storage = torch.UntypedStorage.from_file(path, True, size)
+            self._storages[place["id"]] = storage
+            os.close(descriptor)
+        return {}
+
+    def storage(self, place: dict[str, Any]) -> torch.UntypedStorage:
+        """A storage of the judge's; memory with a CUDA IPC handle is mapped when first wanted."""
+        key = place["id"]
+        if key not in self._storages:
+            handle = [
+                base64.b64decode(x["b64"]) if isinstance(x, dict) else x for x in place["handle"]
+            ]
+            opened: Any = torch.UntypedStorage._new_shared_cuda(*handle)
+            self._storages[key] = opened
+        return self._storages[key]
+
+    def wait(self) -> None:
+        """Until everything that this process has given the GPU is done, on whatever stream."""
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+
+    def _hand_over(self, results: Sequence[Any], outputs: Places, storages: Places) -> Answer:
+        """Copy results into the judge's memory; what each of them was. One that is no plain tensor
+        is described by its type alone: it could do its work while it is copied."""
+        known = {storage.data_ptr() for storage in self._storages.values()}
+        mapped = [self.storage(place) for place in storages]
+        described: Places = []
+        for index, value in enumerate(results):
+            if type(value) not in self._plain:
+                described.append({"type": type(value).__name__})
+                continue
+            told = {
+                "type": "tensor",
+                "shape": list(value.shape),
+                "stride": list(value.stride()),
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "device": str(value.device),
+                "aliases_input": value.untyped_storage().data_ptr() in known,
+            }
+            described.append(told)
+            place = outputs[index] if index < len(outputs) else None
+            fits = place and (told["shape"], told["dtype"]) == (place["size"], place["dtype"])
+            if place and fits and value.device.type == torch.device(self.device).type:
+                with torch.inference_mode():
+                    self._copy(open_tensor(place, mapped, self.device), value)
+        self.wait()
+        return {"results": described}
 
 
 def _weighted(words: torch.Tensor, first: int) -> int:
@@ -169,8 +249,3 @@ def _weighted(words: torch.Tensor, first: int) -> int:
         total += (block.sum(0) * weights(2 * first + 1, _ROW)).sum()
         total += (block.sum(1) * weights(0, rows)).sum() * _ROW
     return int(total.item())
-
-
-def _signed(total: int) -> int:
-    """A sum as 64 bits hold it."""
-    return (total + (1 << 63)) % (1 << 64) - (1 << 63)

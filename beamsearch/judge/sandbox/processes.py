@@ -19,14 +19,20 @@ from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge.sandbox import isolation, protocol
-from beamsearch.judge.sandbox.clean_environment import start_python
-from beamsearch.judge.sandbox.conversation import Conversation, ToldError
-from beamsearch.judge.sandbox.homes import remove
-from beamsearch.judge.sandbox.protocol import Gone
+from beamsearch.judge.sandbox.clean_environment import remove, start_python
+from beamsearch.judge.sandbox.protocol import (
+    Conversation,
+    DeadlineMissed,
+    Gone,
+    ProcessDied,
+    ToldError,
+)
+from kernel_profiling.errors import one_line
 
 Mode = Literal["normal", "interpreter"]
-Role = Literal["interpreting", "capturing", "compiling", "calling"]
-"""What a forked process is for; the first needs the interpreter's server, the last a GPU."""
+Role = Literal["interpreting", "capturing", "compiling", "calling", "isolating"]
+"""What a forked process is for: `interpreting` needs the interpreter's server, `calling` a GPU, and
+`isolating` tells what walls there are."""
 
 START_S = 120.0
 """Importing torch and triton takes 2 s here and a minute from a cold network disk."""
@@ -36,6 +42,8 @@ FILE_BYTES = 256 << 20
 """The largest file a candidate may write; what it prints goes into one."""
 DATA_BYTES = 1 << 30
 """Memory a candidate may add to what it was forked with."""
+COMPILE_BYTES = 16 << 30
+"""The same of a compilation; LLVM has needed gigabytes for unrolled kernels."""
 USERS_EACH = 10_000
 """User ids for the candidates of one judge."""
 _HINTS: dict[int, str] = {
@@ -51,8 +59,8 @@ class ServerLost(BeamsearchError):
 class ForkServers:
     """The processes that candidates are forked from: one per mode, started when first needed.
 
-    One source, one user, and a folder for each of its processes: a candidate could otherwise poison
-    what another one runs. Thread-safe.
+    Each process has a user and a folder of its own: a candidate could otherwise poison what another
+    one runs. Thread-safe.
     """
 
     def __init__(self, scratch: Path, *, interpreter: bool) -> None:
@@ -72,8 +80,6 @@ class ForkServers:
         """Whether no candidate can be had any more."""
         self._missing: dict[str, str] | None = None
         self._count = itertools.count(1)
-        self._users_lock = threading.Lock()
-        self._users: dict[str, int] = {}
 
     def start(self) -> None:
         """Start the server process; it imports torch while the caller goes on."""
@@ -85,7 +91,8 @@ class ForkServers:
         pairs = {mode: socket.socketpair() for mode in self._modes}
         theirs = [pair[1] for pair in pairs.values()]
         fds = [str(link.fileno()) for link in theirs]
-        arguments = ["-m", "beamsearch.judge.sandbox.server", *fds]
+        # Unbuffered: a process that is killed flushes nothing.
+        arguments = ["-u", "-m", "beamsearch.judge.sandbox.server", *fds]
         self._process = start_python(arguments, theirs, self._log, wrapping=self._wrapping)
         self._controls = {mode: ours for mode, (ours, _) in pairs.items()}
         for control in self._controls.values():
@@ -103,43 +110,28 @@ class ForkServers:
                 raise Gone(f"the fork server does not answer: {error}") from error
 
     def missing_isolation(self) -> dict[str, str]:
-        """Each part of the isolation -> why it is missing here, "" where it holds."""
+        """Parts of the isolation that the system refuses here, with the reasons. Raises
+        BeamsearchError."""
         if self._missing is None:
-            folder = self._scratch / "processes" / "isolation"
-            folder.mkdir(parents=True, exist_ok=True)
-            self.start()
-            asked = {"op": "isolation", "isolation": self._plan(folder, None)}
             try:
-                self._missing = self._ask("normal", asked)["missing"]
-            except Gone as error:
-                raise ServerLost(str(error)) from error
-        return dict(self._missing)
+                with self.fork("isolating") as process:
+                    told = process.ask("isolation", START_S)["missing"]
+            except (ProcessDied, DeadlineMissed) as error:
+                told = dict.fromkeys(isolation.NAMES, f"the attempt failed: {error}")
+            self._missing = {name: why for name, why in told.items() if why}
+        return self._missing
 
-    def _plan(self, folder: Path, key: str | None) -> dict[str, Any]:
-        """What the isolation of a process leaves it: fields of `isolation.Plan`."""
-        source = self._scratch / "sources" / key if key is not None else folder
-        with self._users_lock:
-            number = self._users.setdefault(key or str(folder), len(self._users)) % USERS_EACH
-        return {
-            "own": [str(folder)],
-            "needed": [str(source)] if source != folder and source.is_dir() else [],
-            "hidden": self._hidden,
-            "uid": isolation.FIRST_UID + os.getpid() % USERS_EACH * USERS_EACH + number,
-            "standing": list(isolation.BY_BUBBLEWRAP) if self._wrapping else [],
-        }
-
-    def fork(self, role: Role, **options: Any) -> CandidateProcess:
-        """A new process. Raises BeamsearchError where none can be had.
-
-        Options: `key` of the source that it will import; `data_bytes`, the memory that it may add
-        to what it was forked with; and `lifetime_s`, seconds that all its requests may take.
-        """
+    def fork(
+        self, role: Role, *, key: str = "", lifetime_s: float = float("inf")
+    ) -> CandidateProcess:
+        """A new process, which may import the source of this key. All its requests together may
+        take `lifetime_s` seconds. Raises BeamsearchError where none can be had."""
         mode: Mode = "interpreter" if role == "interpreting" else "normal"
         self.start()
         for attempt in (1, 2):
             generation = self._generation
             try:
-                return self._fork(mode, role, **options)
+                return self._fork(mode, role, key, lifetime_s)
             except Gone as error:
                 # Out of memory takes servers too; the next one is as good.
                 if self.closed:
@@ -155,17 +147,11 @@ class ForkServers:
                         self._start()
         raise AssertionError
 
-    def _fork(
-        self,
-        mode: Mode,
-        role: Role,
-        *,
-        key: str | None = None,
-        data_bytes: int = DATA_BYTES,
-        lifetime_s: float = float("inf"),
-    ) -> CandidateProcess:
-        folder = self._scratch / "processes" / f"{mode}-{next(self._count)}"
+    def _fork(self, mode: Mode, role: Role, key: str, lifetime_s: float) -> CandidateProcess:
+        number = next(self._count)
+        folder = self._scratch / "processes" / f"{mode}-{number}"
         folder.mkdir(parents=True)
+        source = self._scratch / "sources" / key
         # Held open from here on: whatever a candidate puts in the file's place later (a pipe on
         # which reading never ends, a link to what it may not read itself) is not read.
         output = os.open(folder / "output.txt", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -181,9 +167,17 @@ class ForkServers:
                 # No candidate's Python has a GPU, but to be called as users will call it.
                 **({} if role == "calling" else {"CUDA_VISIBLE_DEVICES": ""}),
             },
-            "isolation": self._plan(folder, key),
+            "isolation": {  # fields of `isolation.Plan`
+                "own": [str(folder)],
+                "needed": [str(source)] if key and source.is_dir() else [],
+                "hidden": self._hidden,
+                "uid": isolation.FIRST_UID
+                + os.getpid() % USERS_EACH * USERS_EACH
+                + number % USERS_EACH,
+                "standing": list(isolation.BY_BUBBLEWRAP) if self._wrapping else [],
+            },
             # CUDA reserves more than there is memory.
-            "data_bytes": None if role == "calling" else data_bytes,
+            "data_bytes": {"calling": None, "compiling": COMPILE_BYTES}.get(role, DATA_BYTES),
             "file_bytes": FILE_BYTES,
         }
         try:
@@ -231,13 +225,11 @@ def missing_here() -> dict[str, str]:
         Path(scratch).chmod(0o711)  # candidates are other users, who pass through
         servers = ForkServers(Path(scratch), interpreter=False)
         try:
-            missing = servers.missing_isolation()
-        except ServerLost:
-            why = _log_tail(Path(scratch) / "server.log") or "the attempt failed"
-            missing = dict.fromkeys(isolation.NAMES, why)
+            return servers.missing_isolation()
+        except BeamsearchError as error:
+            return dict.fromkeys(isolation.NAMES, one_line(str(error)))
         finally:
             servers.close()
-    return {name: why for name, why in missing.items() if why}
 
 
 class CandidateProcess:

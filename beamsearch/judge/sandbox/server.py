@@ -1,20 +1,16 @@
 """A small process that has imported torch and triton, and forks one child per candidate.
 
-Started as `python -m beamsearch.judge.sandbox.server NORMAL [INTERPRETER]` with sockets by file
-descriptor. torch is imported once; then the process forks, since
+Started as `python -u -m beamsearch.judge.sandbox.server NORMAL [INTERPRETER]` with sockets by file
+descriptor, and no standard input. torch is imported once; then the process forks, since
 TRITON_INTERPRET binds when triton is imported. A server ends when its control socket closes, which
 it does however the judge ends, and takes every child with it. It never initialises CUDA.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
-import io
-import json
 import os
-import re
 import resource
 import signal
 import socket
@@ -27,11 +23,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from beamsearch.judge.sandbox import isolation
-from beamsearch.judge.sandbox.protocol import Gone, receive_with_descriptors, send
+from beamsearch.judge.sandbox.protocol import Gone, receive, receive_with_descriptors, send
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _HARNESS, _CAPTURE = "beamsearch.judge.sandbox.harness", "beamsearch.judge.capture.process"
+ROLES = {
+    "interpreting": (_HARNESS, "Harness"),
+    "capturing": (_CAPTURE, "Capturer"),
+    "compiling": (_CAPTURE, "Compiler"),
+    "calling": (_CAPTURE, "Caller"),
+}
+"""What a forked process may be -> the worker that serves as it, by name: it is preloaded, and
+nothing else of the sandbox knows it."""
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
 PRELOADED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy")
 PRELOADED_NORMAL = (
@@ -44,12 +47,6 @@ PRELOADED_INTERPRETER = (
     *("triton", "triton.language", _HARNESS, "kernel_profiling.estimate.access"),
     *("triton.compiler.code_generator", "numpy.ma"),
 )
-ROLES = {
-    "interpreting": _HARNESS,
-    **dict.fromkeys(("capturing", "compiling", "calling"), _CAPTURE),
-}
-"""What a forked process may be -> the module that serves as it, by name: it is preloaded, and
-nothing else of the sandbox knows it."""
 
 
 def main(normal_fd: int, interpreter_fd: int | None = None) -> None:
@@ -86,34 +83,27 @@ def _serve(control: socket.socket, keep: frozenset[int] = frozenset()) -> None:
         # Reads all of Triton, a third of a second, to tell versions apart; no two share a folder.
         cache.triton_key = lambda: ""
     # An orphan of a candidate comes to this process, so that it can be found and ended.
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    isolation.prctl(PR_SET_CHILD_SUBREAPER, 1)
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise copy every shared page
     children: set[int] = set()
-    while True:
-        try:
+    with suppress(Gone):
+        while True:
             request, descriptors = receive_with_descriptors(control)
-        except Gone:
-            break
-        answer: dict[str, Any]
-        if request["op"] == "fork":
-            pid, apart = _fork(request)
-            if pid == 0:
-                control.close()
-                _become_candidate(request, apart, socket.socket(fileno=descriptors[0]))
-            os.close(descriptors[0])
-            children.add(pid)
-            answer = {"pid": pid}
-        elif request["op"] == "isolation":
-            answer = {"missing": _try_isolation(request)}
-        else:
-            answer = {"status": _end(request["pid"])}
-            children.discard(request["pid"])
-            _sweep(children | keep)
-        try:
+            answer: dict[str, Any]
+            if request["op"] == "fork":
+                pid, apart = _fork(request)
+                if pid == 0:
+                    control.close()
+                    _become_candidate(request, apart, socket.socket(fileno=descriptors[0]))
+                os.close(descriptors[0])
+                children.add(pid)
+                answer = {"pid": pid}
+            else:
+                answer = {"status": _end(request["pid"])}
+                children.discard(request["pid"])
+                _sweep(children | keep)
             send(control, answer)
-        except Gone:
-            break
     for pid in children:
         _end(pid)
     _sweep(keep)
@@ -126,35 +116,15 @@ def _fork(request: dict[str, Any]) -> tuple[int, str]:
     return isolation.fork_apart()
 
 
-def _try_isolation(request: dict[str, Any]) -> dict[str, str]:
-    """Which parts of the isolation are refused here, and why, from a child that tries."""
-    reading, writing = os.pipe()
-    pid, apart = _fork(request)
-    if pid == 0:
-        try:
-            os.write(writing, json.dumps(_isolate(request, apart)).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
-    os.waitpid(pid, 0)
-    missing = json.loads(told or b"{}")
-    return missing or dict.fromkeys(isolation.NAMES, "the attempt failed; see server.log")
-
-
-def _isolate(request: dict[str, Any], apart: str) -> dict[str, str]:
-    wanted = request["isolation"]
-    needed = [*wanted["needed"], *isolation.python_places()]
-    return isolation.build(isolation.Plan(**{**wanted, "needed": needed}), apart)
-
-
 def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) -> NoReturn:
     """The child's way: a session, folder, environment and limits of its own, then the harness."""
     try:
         os.setsid()
         _die_with_parent()
-        _redirect(request["output"])
+        output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
         if request["data_bytes"] is not None:
             limit = _data_bytes() + request["data_bytes"]
@@ -162,38 +132,29 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
         # Where memory runs out, the candidate is what goes.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
-        _isolate(request, apart)
+        wanted = request["isolation"]
+        needed = [*wanted["needed"], *isolation.python_places()]
+        missing = isolation.build(isolation.Plan(**{**wanted, "needed": needed}), apart)
         _die_with_parent()  # a change of user forgets it
         os.chdir(request["folder"])
         os.environ.update(request["env"])
         tempfile.tempdir = None
-        importlib.import_module(ROLES[request["role"]]).serve(link, request["role"])
+        if request["role"] == "isolating":
+            receive(link)
+            send(link, {"missing": missing})
+        else:
+            module, worker = ROLES[request["role"]]
+            getattr(importlib.import_module(module), worker)().serve(link)
     except Exception:  # noqa: BLE001 - shown with what the candidate printed; the process ends
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
         os._exit(0)
 
 
-def _redirect(path: str) -> None:
-    """Standard input from nowhere, output and errors into one file."""
-    null = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(path, os.O_WRONLY | os.O_APPEND)
-    for source, place in ((null, 0), (out, 1), (out, 2)):
-        os.dup2(source, place)
-    os.close(null)
-    os.close(out)
-    # A process that is killed flushes nothing.
-    for stream in (sys.stdout, sys.stderr):
-        assert isinstance(stream, io.TextIOWrapper)
-        stream.reconfigure(line_buffering=True)
-
-
 def _data_bytes() -> int:
-    found = re.search(r"^VmData:\s*(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
+    """What counts against the limit on data so far, and the stack, which does not."""
+    pages = Path("/proc/self/statm").read_text().split()[5]
+    return int(pages) * resource.getpagesize()
 
 
 def _end(pid: int) -> int:
@@ -218,13 +179,9 @@ def _sweep(known: Set[int]) -> None:
 
 def _die_with_parent() -> None:
     parent = os.getppid()
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    isolation.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 if __name__ == "__main__":

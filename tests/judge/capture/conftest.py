@@ -44,7 +44,7 @@ def capture(servers: ForkServers, scale_problem: Problem) -> Iterator[Capture]:
                 servers, find_gpu("h200"), arguments, Usage(), 7, cores=1
             )
         path = write_source(servers._scratch, source)
-        return opened[problem.path].result(path, source_key(source))
+        return opened[problem.path].begin(path, source_key(source)).result()
 
     yield captured
     for captures in opened.values():

@@ -15,7 +15,8 @@ from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
 
 from beamsearch.judge.capture.compiling import OF_COMPILATION, compile_plan
-from beamsearch.judge.capture.reuse import install, pin
+from beamsearch.judge.capture.launches import pin
+from beamsearch.judge.capture.process import reuse
 from kernel_profiling.compiler.fake_device import TargetDriver
 from kernel_profiling.gpus import find_gpu
 from tests.judge.capture.kernels import plan_of, scale
@@ -39,7 +40,7 @@ def test_what_was_compiled_from_the_ir_is_not_compiled_again(kind: str, tmp_path
     plan = plan_of(first)
     binaries = compile_plan(plan, find_gpu("h200")).binaries
     # When its Python is compiled where that is known
-    install(list(zip(plan.kernels, binaries, strict=True)))
+    reuse(list(zip(plan.kernels, binaries, strict=True)))
     knobs.cache.dir = str(tmp_path / "empty")
     again = KINDS[kind]().compiled
     # Then it is the judge's machine code, and a launcher finds all that it looks for
@@ -54,7 +55,7 @@ def test_what_was_compiled_from_the_ir_is_not_compiled_again(kind: str, tmp_path
 def test_other_options_are_compiled() -> None:
     plan = plan_of(scale())
     (known,) = compile_plan(plan, find_gpu("h200")).binaries
-    install([(plan.kernels[0], known)])
+    reuse([(plan.kernels[0], known)])
     other = scale(num_warps=8).compiled
     assert other.metadata.num_warps == 8
     assert text_of(other.asm["cubin"]) != text_of(known.cubin)
@@ -78,7 +79,7 @@ def test_an_autotuner_chooses_what_was_chosen(size: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(CompiledKernel, "run", lambda self, *grid: launched.append(grid[:3]))
     tuned_kernel.cache.clear()
     # When the choice of the judge is pinned
-    pin({"tuned_kernel": str(tuned_kernel.configs[(256, 512, 1024).index(size)])})
+    pin({"tuned_kernel": str(tuned_kernel.configs[(256, 512, 1024).index(size)])}, {})
     x = torch.empty(4096, device="meta")
     for _ in range(2):
         tuned_kernel[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](x, torch.empty_like(x), 4096)

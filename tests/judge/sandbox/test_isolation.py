@@ -15,9 +15,9 @@ import pytest
 from beamsearch.executor.opened import lane
 from beamsearch.gpu.machine import modelled
 from beamsearch.judge.sandbox import isolation
-from beamsearch.judge.sandbox.conversation import ToldError
 from beamsearch.judge.sandbox.isolation import FILES, NAMES, NETWORK, USER, Plan
 from beamsearch.judge.sandbox.processes import ForkServers, missing_here
+from beamsearch.judge.sandbox.protocol import ToldError
 from beamsearch.problem.problem import Problem
 from kernel_profiling.gpus import find_gpu
 

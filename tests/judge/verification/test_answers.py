@@ -13,10 +13,16 @@ from pydantic import ValidationError
 from beamsearch.judge.capture.ahead import MOST_FORMS, Answer
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.rejection import MOST_REASON, Rejected, names_in, number_in, rejection_of
-from beamsearch.judge.sandbox.conversation import DeadlineMissed, ToldError
-from beamsearch.judge.sandbox.homes import remove
+from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.judge.sandbox.processes import ForkServers
-from beamsearch.judge.sandbox.protocol import HEADER, MOST_INTEGER, Gone, receive
+from beamsearch.judge.sandbox.protocol import (
+    HEADER,
+    MOST_INTEGER,
+    DeadlineMissed,
+    Gone,
+    ToldError,
+    receive,
+)
 from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.gpus import find_gpu
 
