@@ -92,8 +92,7 @@ class MeasuringJudge:
         self._usage = usage
         self._strict_nan = strict_nan
         self._lane = Lane(self.gpu_uuid, usage=usage)
-        memory = SharedMemory(f"cuda:{device}")
-        self._true = InputSets(problem, memory.device, memory, seed)
+        self._true = InputSets(problem, SharedMemory(f"cuda:{device}"), seed)
         shapes = partial(shapes_for, problem)
         cores = max(1, (os.cpu_count() or 2) * 3 // 4)  # the runner must not wait for one
         arguments = meta_arguments(problem)

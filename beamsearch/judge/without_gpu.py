@@ -85,7 +85,7 @@ class ModellingJudge:
         self._arguments = meta_arguments(problem)
         cores = os.cpu_count() or 2
         self._captures = Captures(servers, gpu, self._arguments, usage, seed, cores=cores)
-        self._sets = InputSets(problem, "cpu", SharedMemory("cpu"), seed)
+        self._sets = InputSets(problem, SharedMemory("cpu"), seed)
         self._profiles: dict[str, Profile] = {}
         """Source -> what a correct kernel's judgement found."""
         self._interpreted = OncePerKey()

@@ -1,7 +1,5 @@
 """The runner as the judge talks to it: one process for many plans, replaced after any fault."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -3,8 +3,6 @@
 Source: `driver.c` of Triton's NVIDIA backend (`loadBinary`, `_launch`, `fillTMADescriptorTiled`).
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections import Counter
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Sources: `triton/backends/driver.py` and `triton/backends/nvidia/driver.py` and 
 3.6 to 3.9, which differ in what is noted here.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Mapping, Sequence

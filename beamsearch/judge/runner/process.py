@@ -1,8 +1,6 @@
 """The runner's process, `python -m beamsearch.judge.runner.process FD [compiles]`: it answers the
 judge's requests, on a socket by its file descriptor, until the judge hangs up."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

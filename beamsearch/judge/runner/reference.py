@@ -1,18 +1,17 @@
 """The problem's reference as something to be timed: eager, or through `torch.compile`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from beamsearch.problem.draws import with_draws
+from beamsearch.problem.gradients import differentiate, leaf, ordinary
 from beamsearch.problem.instance import defaults, draws_of, without_dropout
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.problem.precision import set_products
 from beamsearch.problem.problem import Problem, load_module
-
-if TYPE_CHECKING:
-    import torch
 
 COMPILE_MODES = {
     "eager": None,
@@ -42,21 +41,14 @@ def reference_maker(
 
     Its products are by the problem's rule of precision from then on, in the whole process.
     """
-    import torch
-
-    from beamsearch.problem.draws import with_draws
-    from beamsearch.problem.gradients import differentiate, leaf, ordinary
-
     problem = read_problem_message(message)
     module = load_module(problem)
-
     made: list[Any] = []
 
     def built(arguments: CallArguments) -> torch.nn.Module:
         plain = arguments.of_forward
         with torch.inference_mode(False), defaults(device, getattr(torch, problem.dtype)):
-            init = arguments.init or module.get_init_inputs()
-            model = without_dropout(module.Model(*init))
+            model = without_dropout(module.Model(*(arguments.init or module.get_init_inputs())))
         draws = draws_of(problem)
         model = with_draws(model, len(plain.forward) - len(draws), draws)
         for parameter in model.parameters():
@@ -68,8 +60,7 @@ def reference_maker(
             model = built(arguments)
             made[:] = model, model if mode is None else torch.compile(model, mode=mode)
         model, call = made
-        own = dict(model.named_parameters()) | dict(model.named_buffers())
-        for name, tensor in own.items():
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             tensor.data = ordinary(arguments.state[name])
         set_products(problem.precision)  # last, since the problem's file may set what it likes
         plain = arguments.of_forward

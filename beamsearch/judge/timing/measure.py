@@ -91,6 +91,7 @@ class Visit:
         finally:
             if timed.seed != seed:
                 timed.renew(seed)
+                timed.expect()
 
     def measure(self, replay: Replay, timed: InputSet, log: Log) -> Measurement:
         """Time a candidate that is right so far. Raises Rejected."""

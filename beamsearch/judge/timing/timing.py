@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.gpu.stopwatch import QUEUED
+from beamsearch.judge.arguments import poison_all
 from beamsearch.judge.rejection import GPU_CALL_S, Rejected, guarded
 from beamsearch.judge.runner.client import Replay
 from beamsearch.judge.verification.inputs import InputSet
@@ -101,7 +102,7 @@ def time_calls(
         samples.append(Sample(float(answer["ms"]), float(answer["host_ms"])))
         if draw.random() < share:
             timed.expect()
-            handout.poison()
+            poison_all(handout.results)
             wanted = handout.wanted
             told = guarded(Stage.TIMING, "timing", replay.ask, "collect", timeout_s, **wanted)
             check_result(replay, told, handout, Stage.TIMING, "in a timed call")

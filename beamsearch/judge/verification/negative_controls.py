@@ -30,7 +30,6 @@ from beamsearch.judge.verification.tolerance import (
     MOVED_SHARE,
     PIECE,
     Difference,
-    compare,
     errors,
     mean_and_spread,
     pieces,
@@ -158,7 +157,7 @@ def would_pass(wrong: torch.Tensor, expected: Expected) -> bool:
     for got, want, moved in pieces(wrong, expected.oracle, expected.moved):
         if bool(_noticed(got, want, expected, moved).any()):
             return False
-    return compare(wrong, expected.oracle, expected.scale, expected.moved).passed
+    return expected.difference(wrong).passed
 
 
 def hides_a_part(replaced: torch.Tensor, expected: Expected) -> bool:
@@ -195,13 +194,12 @@ class Sway:
     """How far each output of one input set moves, as far as it was measured so far: it depends on
     the set alone, not on who was judged. Thread-safe."""
 
-    instance: Callable[[], Instance]
-    other: Callable[[], Instance]
-    """Of another seed, for the controls."""
+    make: Callable[[int], Instance]
+    """The set's values from its seed; from another one, those of the controls."""
+    seed: int
     wide: torch.dtype
     dtype: str
     """The problem's."""
-    seed: int
     _moved: list[torch.Tensor] = field(default_factory=list)
     _pairs: int = 0
     _proven: set[tuple[int, int]] = field(default_factory=set)
@@ -220,7 +218,7 @@ class Sway:
         if plain.not_finite or not result.is_floating_point():
             return plain
         with self._lock:
-            instance = self.instance()
+            instance = self.make(self.seed)
             left, difference = plain.wrong, plain
             most = PAIRS + WIDE_PAIRS * any(item.scale.tf32 for item in every)
             for pairs in range(1, most + 1):
@@ -231,10 +229,10 @@ class Sway:
                     # At least the median of its row, so that no element is strict by luck.
                     moved = moved.maximum(moved.median(-1, keepdim=True).values)
                 expected = replace(every[index], moved=moved)
-                difference = compare(result, expected.oracle, expected.scale, expected.moved)
+                difference = expected.difference(result)
                 if difference.passed:
                     if (index, self._pairs) not in self._proven:
-                        others = run_oracle(instance, self.other().inputs, self.wide)
+                        others = run_oracle(instance, self.make(self.seed + 1).inputs, self.wide)
                         check_controls(expected, others[index])
                         self._proven.add((index, self._pairs))
                     return replace(difference, excused=plain.wrong)

@@ -1,7 +1,5 @@
 """A kernel's own Python, called on the GPU as users will call it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager

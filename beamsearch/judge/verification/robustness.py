@@ -40,10 +40,10 @@ def check_determinism(process: Callee, inputs: InputSet, log: Log, timeout_s: fl
     with inputs.handout() as handout:
         bind(process, name, handout, timeout_s)
         call_once(process, handout, stage, timeout_s, name)
-        first = [result.clone() for result in inputs.results(handout)]
+        first = [result.clone() for result in handout.returned()]
         for run in range(2, RUNS + 1):
             call_once(process, handout, stage, timeout_s, name)
-            results = inputs.results(handout)
+            results = handout.returned()
             for result, before, expected in zip(results, first, inputs.returned, strict=True):
                 bits = BITS[result.element_size()]
                 changed = int((result.view(bits) != before.view(bits)).sum())
