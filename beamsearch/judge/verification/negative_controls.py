@@ -135,21 +135,17 @@ def check_controls(expected: Expected, other: torch.Tensor) -> None:
     """Zeros, a constant, the output of other inputs, and an output with a small part missing all
     fail against the oracle; `other` is the oracle's output for other inputs. Raises CannotTell."""
     oracle, dtype = expected.oracle, expected.dtype
-    zeros = torch.zeros((), dtype=dtype, device=oracle.device).expand(oracle.shape)
-    controls: dict[str, Callable[[], torch.Tensor]] = {
-        "an all-zero output": lambda: zeros,
-        "the output of other inputs": lambda: other.to(dtype),
-    }
+    zero, mean = oracle.new_zeros((), dtype=dtype), mean_and_spread(oracle)[0]
+    zeros, stale = zero.expand(oracle.shape), other.to(dtype)
+    controls = {"an all-zero output": zeros, "the output of other inputs": stale}
     if oracle.numel() > 1:
-        mean, _ = mean_and_spread(oracle)
-        controls["a constant output"] = lambda: torch.full_like(oracle, mean, dtype=dtype)
-    for name, make in controls.items():
-        if would_pass(make(), expected):
+        controls["a constant output"] = torch.full_like(zero, mean).expand(oracle.shape)
+    for name, wrong in controls.items():
+        if would_pass(wrong, expected):
             raise CannotTell(f"{name} would pass")
-    if oracle.numel() > 1:
-        for name, replaced in (("zero", zeros), ("stale", other.to(dtype))):
-            if hides_a_part(replaced, expected):
-                raise CannotTell(f"an output with a small part {name} would pass")
+    for name, replaced in (("zero", zeros), ("stale", stale)):
+        if oracle.numel() > 1 and hides_a_part(replaced, expected):
+            raise CannotTell(f"an output with a small part {name} would pass")
 
 
 def would_pass(wrong: torch.Tensor, expected: Expected) -> bool:
@@ -165,20 +161,19 @@ def hides_a_part(replaced: torch.Tensor, expected: Expected) -> bool:
 
     A part that is the same after replacement, such as zeros where zeros belong, does not count.
     """
-    oracle = expected.oracle
-    size = -(-oracle.numel() // PARTS)
-    changed = noticed = torch.zeros((), dtype=torch.int64, device=oracle.device)
+    size = -(-expected.oracle.numel() // PARTS)
+    changed = noticed = 0
     whole = size * max(1, PIECE // size)
-    for got, want, moved in pieces(replaced, oracle, expected.moved, size=whole):
-        changed = changed + _parts(got != want.to(expected.dtype), size)
-        noticed = noticed + _parts(_noticed(got, want, expected, moved), size)
-    return int(changed - noticed) > max(1, int(changed) // UNNOTICED)
+    for got, want, moved in pieces(replaced, expected.oracle, expected.moved, size=whole):
+        changed += _parts(got != want.to(expected.dtype), size)
+        noticed += _parts(_noticed(got, want, expected, moved), size)
+    return changed - noticed > max(1, changed // UNNOTICED)
 
 
-def _parts(mask: torch.Tensor, size: int) -> torch.Tensor:
+def _parts(mask: torch.Tensor, size: int) -> int:
     """How many parts of this size hold at least one."""
     short = -mask.numel() % size
-    return torch.nn.functional.pad(mask, (0, short)).view(-1, size).any(1).sum()
+    return int(torch.nn.functional.pad(mask, (0, short)).view(-1, size).any(1).sum())
 
 
 def _noticed(
