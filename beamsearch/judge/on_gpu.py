@@ -365,7 +365,7 @@ class MeasuringJudge:
                 check_elsewhere(captured, self._true, self._loaded, log, nan=nan, strict=strict)
                 with self._loaded("candidate", form) as replay:
                     run_sets(replay, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
-                    check_determinism(replay, true[0], log, GPU_CALL_S)
+                    check_determinism(replay, true[0], log)
                     with self._usage.holding("timing"):
                         measurement = self._visit.measure(replay, timed, log)
                 found: dict[str, Any] = {"configs": dict(form.pins)}

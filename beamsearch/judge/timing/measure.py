@@ -13,11 +13,10 @@ from beamsearch.gpu.gauges import GpuState, gpu_state
 from beamsearch.gpu.stopwatch import flush_bytes
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
-from beamsearch.judge.runner.client import Replay, RunnerProcess
+from beamsearch.judge.runner.client import CALL, Replay, RunnerProcess
 from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.timing.least_time import below_arithmetic, impossible, needed_share
 from beamsearch.judge.timing.timing import (
-    NAME,
     Sample,
     believe,
     checked_share,
@@ -121,7 +120,7 @@ class Visit:
     def _check_share(self, replay: Replay, whole: float, log: Log) -> None:
         """Torch's own operations take a third of a call at most, of whose time the results were
         compared: a kernel may take longer where it does no good. Raises Rejected."""
-        told = guarded(Stage.TIMING, "timing", replay.ask, "share", GPU_CALL_S, name=NAME)
+        told = guarded(Stage.TIMING, "timing", replay.ask, "share", GPU_CALL_S, name=CALL)
         part = float(told["operations_ms"])
         if part > LIBRARY_SHARE * whole:
             reason = (
@@ -351,8 +350,8 @@ class Sweeper:
         """Median time of some calls in milliseconds, of a form that is right. Raises Rejected."""
         assert self._timed.shared is not None
         with self._load(name, self._forms[name]) as replay, self._compared.handout() as handout:
-            bind(replay, NAME, handout, GPU_CALL_S)
-            call_once(replay, handout, Stage.TIMING, GPU_CALL_S, NAME)
-            bind(replay, NAME, self._timed.shared, GPU_CALL_S)
+            bind(replay, handout, GPU_CALL_S)
+            call_once(replay, handout, Stage.TIMING, GPU_CALL_S)
+            bind(replay, self._timed.shared, GPU_CALL_S)
             samples = time_calls(replay, self._timed, UNTIMED_CALLS + calls)[UNTIMED_CALLS:]
         return statistics.median(sample.ms for sample in samples)

@@ -28,7 +28,6 @@ FIRST_CALLS = 3
 MISSED = 1e-3
 """Chance that a kernel stays unseen which leaves out half of its timed calls, as many as move the
 median. It can count its calls, but whether one is compared is drawn when it is over."""
-NAME = "timed"
 CLOCK_SHARE = 0.15
 """Part of the events' time that the wall clock may show beside it: the host's own unsteadiness."""
 CALL_MS = 0.5
@@ -71,12 +70,12 @@ def prepare(replay: Replay, timed: InputSet, first_s: float = GPU_CALL_S) -> flo
     making the memory between calls anew, and estimate a call's time in milliseconds. Raises
     Rejected."""
     assert timed.shared is not None
-    bind(replay, NAME, timed.shared, first_s)
+    bind(replay, timed.shared, first_s)
     for fresh in (True, False):
         timed.renew()
         timed.expect()
         replay.fresh = fresh
-        call_once(replay, timed.shared, Stage.TIMING, first_s, NAME)
+        call_once(replay, timed.shared, Stage.TIMING, first_s)
     samples = time_calls(replay, timed, FIRST_CALLS, timeout_s=first_s)
     return statistics.median(sample.ms for sample in samples)
 
@@ -97,7 +96,7 @@ def time_calls(
     assert handout is not None
     for _ in range(count):
         timed.renew()
-        call = partial(replay.time, NAME, plain=plain, timeout_s=timeout_s)
+        call = partial(replay.time, plain=plain, timeout_s=timeout_s)
         answer = guarded(Stage.TIMING, "timing", call)
         samples.append(Sample(float(answer["ms"]), float(answer["host_ms"])))
         if draw.random() < share:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, guarded, load, number_in
+from beamsearch.judge.runner.client import CALL
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
 from beamsearch.judge.sources import source_key, write_source
 from beamsearch.judge.verification.inputs import InputSet
@@ -84,8 +85,7 @@ class OwnPython:
             guarded(stage, "its compiled code", process.ask, "reuse", FIRST_CALL_S, **known)
             load(process, write_source(self._scratch, source), self._gpu)
             run_sets(process, [inputs], stage, told, GPU_CALL_S, FIRST_CALL_S)
-            call = {"name": f"{stage.value} {inputs.label}", "count": TIMED_CALLS}
-            what = "timing its host code"
+            what, call = "timing its host code", {"name": CALL, "count": TIMED_CALLS}
             answer = guarded(stage, what, process.ask, "host_time", GPU_CALL_S, **call)
         finally:
             process.end()

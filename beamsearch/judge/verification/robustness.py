@@ -8,7 +8,7 @@ import torch
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.arguments import Layout
-from beamsearch.judge.rejection import Log, Rejected
+from beamsearch.judge.rejection import GPU_CALL_S, INTERPRET_S, Log, Rejected
 from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.stages import Callee, bind, call_once, run_sets
 from beamsearch.judge.verification.tolerance import compare
@@ -27,7 +27,7 @@ Opener = Callable[[Layout], AbstractContextManager[Callee]]
 """Has the kernel ready for a call with inputs of that layout."""
 
 
-def check_determinism(process: Callee, inputs: InputSet, log: Log, timeout_s: float) -> None:
+def check_determinism(process: Callee, inputs: InputSet, log: Log) -> None:
     """The same inputs three times. Raises Rejected where a run is wrong or far from the first.
 
     Results that differ in bits are reported: sums gathered with atomic additions, as in a split-K
@@ -35,14 +35,13 @@ def check_determinism(process: Callee, inputs: InputSet, log: Log, timeout_s: fl
     is rounding, far below the tolerance. A data race loses whole terms: some run is then outside
     the tolerance of the oracle, or two runs are outside the tolerance of each other.
     """
-    stage, name = Stage.DETERMINISM, f"determinism {inputs.label}"
-    changing = 0
+    stage, changing = Stage.DETERMINISM, 0
     with inputs.handout() as handout:
-        bind(process, name, handout, timeout_s)
-        call_once(process, handout, stage, timeout_s, name)
+        bind(process, handout, GPU_CALL_S)
+        call_once(process, handout, stage, GPU_CALL_S)
         first = [result.clone() for result in handout.returned()]
         for run in range(2, RUNS + 1):
-            call_once(process, handout, stage, timeout_s, name)
+            call_once(process, handout, stage, GPU_CALL_S)
             results = handout.returned()
             for result, before, expected in zip(results, first, inputs.returned, strict=True):
                 bits = BITS[result.element_size()]
@@ -65,21 +64,21 @@ def check_determinism(process: Callee, inputs: InputSet, log: Log, timeout_s: fl
         log.passed(stage, "bitwise equal", f"{RUNS} runs")
 
 
-def check_two_alive(process: Callee, drawn: Sequence[InputSet], log: Log, timeout_s: float) -> None:
+def check_two_alive(process: Callee, drawn: Sequence[InputSet], log: Log) -> None:
     """A first result, looked at after a second call while both are alive. Raises Rejected where the
     second call changed it, as a kernel does that returns memory it keeps."""
-    name, second = "two results alive", "two results alive, second"
     with drawn[0].handout() as handout, drawn[-1].handout() as other:
-        bind(process, name, handout, timeout_s)
-        bind(process, second, other, timeout_s)
+        bind(process, handout, INTERPRET_S)
+        bind(process, other, INTERPRET_S, "second")
         try:
-            call_once(process, handout, Stage.SMOKE, timeout_s, name, second)
+            call_once(process, handout, Stage.SMOKE, INTERPRET_S, then="second")
         except Rejected as rejection:
             if rejection.outcome is not Outcome.WRONG:
                 raise
             reason = f"a result is changed by the next call: {rejection.reason}; return new memory"
             raise Rejected(Outcome.WRONG, Stage.SMOKE, reason) from rejection
-    log.passed(Stage.SMOKE, name, "the second call leaves the first result as it is")
+    message = "the second call leaves the first result as it is"
+    log.passed(Stage.SMOKE, "two results alive", message)
 
 
 def check_not_a_number(
@@ -109,15 +108,11 @@ def tell_layouts(opened: Opener, sets: InputSets, log: Log, timeout_s: float) ->
         log.not_checked.append(f"other layouts: {error}")
         return
     for layout, label in LAYOUTS.items():
-        name = f"{layout} {inputs.label}"
         passed, message = True, "right"
         try:
-            with (
-                opened(layout) as callee,
-                inputs.handout(layout) as handout,
-            ):
-                bind(callee, name, handout, timeout_s)
-                call_once(callee, handout, Stage.LAYOUT, timeout_s, name)
+            with opened(layout) as callee, inputs.handout(layout) as handout:
+                bind(callee, handout, timeout_s)
+                call_once(callee, handout, Stage.LAYOUT, timeout_s)
         except Rejected as rejection:
             passed, message = False, rejection.reason
         log.reported(Stage.LAYOUT, label, passed, message)

@@ -9,7 +9,7 @@ from beamsearch.errors import ProblemError
 from beamsearch.judge.arguments import poison_all
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import Log, Rejected, guarded, names_in
-from beamsearch.judge.runner.client import Replay
+from beamsearch.judge.runner.client import CALL, Replay
 from beamsearch.judge.sandbox.processes import CandidateProcess
 from beamsearch.judge.verification.inputs import Handout, InputSet
 from beamsearch.judge.verification.negative_controls import CannotTell
@@ -24,8 +24,8 @@ Loader = Callable[[str, Form], AbstractContextManager[Replay]]
 CHANGED_INPUTS = "the kernel changed its inputs or parameters; write to a new tensor"
 
 
-def bind(process: Callee, name: str, handout: Handout, timeout_s: float) -> None:
-    """Bind an input set under its name."""
+def bind(process: Callee, handout: Handout, timeout_s: float, name: str = CALL) -> None:
+    """Bind an input set, in place of the one that was bound under the name."""
     guarded(Stage.LOAD, "binding", process.ask, "bind", timeout_s, name=name, **handout.given)
 
 
@@ -44,9 +44,8 @@ def run_sets(
     for number, inputs in enumerate(chosen):
         limit_s = timeout_s if number or first_s is None else first_s
         with inputs.handout() as handout:
-            name = f"{stage.value} {inputs.label}"
-            bind(process, name, handout, limit_s)
-            excused, other = call_once(process, handout, stage, limit_s, name)
+            bind(process, handout, limit_s)
+            excused, other = call_once(process, handout, stage, limit_s)
             strides = strides or other
             if inputs.proves:
                 log.passed(stage, inputs.label, f"right on {shapes(handout)}{excused}")
@@ -60,31 +59,21 @@ def run_sets(
 
 
 def call_once(
-    process: Callee,
-    handout: Handout,
-    stage: Stage,
-    timeout_s: float,
-    name: str,
-    then: str | None = None,
+    process: Callee, handout: Handout, stage: Stage, timeout_s: float, **options: Any
 ) -> tuple[str, str]:
-    """Call what is bound under the name, and compare as `check_result`. `then` is called too before
-    the result is looked at. Raises Rejected."""
-    answer = ask_once(process, handout, stage, timeout_s, name, then=then)
+    """Call what is bound, and compare as `check_result`. Raises Rejected."""
+    answer = ask_once(process, handout, stage, timeout_s, **options)
     return check_result(process, answer, handout, stage)
 
 
 def ask_once(
-    process: Callee,
-    handout: Handout,
-    stage: Stage,
-    timeout_s: float,
-    name: str,
-    **options: Any,
+    process: Callee, handout: Handout, stage: Stage, timeout_s: float, **options: Any
 ) -> dict[str, Any]:
-    """Call what is bound under the name, and what its process answers. Raises Rejected."""
+    """Call what is bound, and what its process answers. Options as in `Harness.do_call`. Raises
+    Rejected."""
     poison_all(handout.results)
-    options |= handout.wanted
-    return guarded(stage, place(handout), process.ask, "call", timeout_s, name=name, **options)
+    options |= {"name": CALL, **handout.wanted}
+    return guarded(stage, place(handout), process.ask, "call", timeout_s, **options)
 
 
 def check_result(
