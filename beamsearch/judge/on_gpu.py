@@ -180,7 +180,7 @@ class MeasuringJudge:
             try:
                 with self._visit.timed_inputs(true) as timed:
                     compared = next((one for one in true if one.shared and one is not timed), timed)
-                    sweep = Sweeper(forms, compared, timed, self._loaded, self._true.mend).run()
+                    sweep = Sweeper(forms, compared, timed, self._loaded).run()
             except torch.OutOfMemoryError as error:
                 reason = f"leaves no GPU memory to check results with: {error}".splitlines()[0]
                 return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
