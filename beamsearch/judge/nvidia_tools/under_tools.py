@@ -88,9 +88,7 @@ class Profilers:
                 keep_report=spec.with_name("profile.ncu-rep"),  # taken from there by who wants it
             )
         chosen = {form.plan.kernels[s.kernel].name: s.config for s in form.plan.launches}
-        configs = [{"config": chosen.get(launch.name)} for launch in profile.launches]
-        pairs = zip(profile.launches, configs, strict=True)
-        launches = [launch.with_values(**config) for launch, config in pairs]
+        launches = [x.with_values(config=chosen.get(x.name)) for x in profile.launches]
         return profile.with_values(launches=launches)
 
     def stand_by(self) -> None:

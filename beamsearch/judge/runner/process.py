@@ -35,7 +35,6 @@ _END_S = 5.0
 """Seconds in which a process whose judge is gone ends by itself."""
 
 Program = PlanProgram | ReferenceProgram
-Maker = Callable[[CallArguments], Callable[[], Any]]
 
 
 def serve(link: socket.socket) -> None:
@@ -69,7 +68,9 @@ class Runner(MappingWorker):
     def __init__(self) -> None:
         super().__init__()
         self._plans: dict[str, tuple[Plan, list[Function]]] = {}
-        self._references: dict[str, tuple[str | None, Maker]] = {}
+        self._references: dict[
+            str, tuple[str | None, Callable[[CallArguments], Callable[[], Any]]]
+        ] = {}
         """By name: the mode of torch.compile, and what binds it."""
         self._calls: dict[str, _Call] = {}
         self._last: tuple[Program, list[torch.Tensor]] | None = None

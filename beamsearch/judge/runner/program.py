@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from beamsearch.judge.operations import COMPUTE, prepare
-from beamsearch.judge.runner.launching import Function, PreparedLaunch
-from beamsearch.judge.runner.parameters import parameters
+from beamsearch.judge.runner.launching import Function, PreparedLaunch, parameters
 from beamsearch.judge.sandbox.memory import GUARD_BYTES
 from beamsearch.records.plan import Fill, Launch, Operation, Plan, Step, View
 

@@ -49,6 +49,7 @@ ROUNDS = 10
 takes above 30 ms."""
 TURN_MS = 5.0
 """Kernel time of one turn."""
+LOST = "the process that timed it was lost by another subject's fault"
 
 SWEPT_CALLS = 4
 """Timed calls of each form at first: the medians of four calls on an H200 are within a few percent,
@@ -234,9 +235,7 @@ class Comparer:
                 return
             gone = lost.replay.runner
             for other in [n for n, timing in self._timings.items() if timing.replay.runner is gone]:
-                self._failed[other] = (
-                    "the process that timed it was lost by another subject's fault"
-                )
+                self._failed[other] = LOST
                 self._lost.add(other)
                 del self._timings[other]
             self._runners = {kind: r for kind, r in self._runners.items() if r is not gone}

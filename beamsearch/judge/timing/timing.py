@@ -65,7 +65,7 @@ def checked_share(count: int) -> float:
     return float(1 - MISSED ** (2 / max(2, count)))
 
 
-def prepare(replay: Replay, timed: InputSet, first_s: float = GPU_CALL_S) -> float:
+def prepare(replay: Replay, timed: InputSet, first_s: float) -> float:
     """Bind a plan or reference for timing, see that it is right on new values, once more without
     making the memory between calls anew, and estimate a call's time in milliseconds. Raises
     Rejected."""

@@ -65,9 +65,6 @@ GPU_SETS = 2
 MOST_GPU_SHAPES = 7
 """Deciding shapes of one kernel on a GPU, each of which is captured and compiled."""
 
-Taken = Literal["right", "refused", "too long"]
-"""How a kernel took a shape."""
-
 
 class Decision:
     """One kernel's way through the shapes, in the interpreter."""
@@ -93,11 +90,11 @@ class Decision:
         """The smoke shapes, where a kernel that does not take them is not judged: whether it does.
         Raises Rejected."""
         self._process, self._left = process, SMOKE_WORK
-        taken = True
-        for number, inputs in enumerate(drawn):
-            if not taken or (number >= SMOKE_SETS and self._left < 0):
-                break
-            taken = self._tried(inputs, Stage.SMOKE, "smoke shapes")
+        taken = all(
+            self._tried(inputs, Stage.SMOKE, "smoke shapes")
+            for number, inputs in enumerate(drawn)
+            if number < SMOKE_SETS or self._left >= 0
+        )
         self._left = WORK
         return taken
 
@@ -145,8 +142,11 @@ class Decision:
         if took == "too long":
             self._log.not_checked.append(f"{shape.label}: it takes too long in the interpreter")
 
-    def _try_problem(self, label: str, problem: Problem, count: int, share: float) -> Taken:
-        """So many input sets of one problem, as far as the share of the work goes."""
+    def _try_problem(
+        self, label: str, problem: Problem, count: int, share: float
+    ) -> Literal["right", "refused", "too long"]:
+        """How the kernel took so many input sets of one problem, as far as the share of the work
+        goes."""
         if not is_regular(self._problem, problem):
             return "refused"
         try:

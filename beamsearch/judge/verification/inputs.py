@@ -271,11 +271,6 @@ class InputSets:
                 )
             return drawn
 
-    def with_not_a_number(self) -> InputSet | None:
-        """Inputs a few of which are no numbers; none where the operation takes no such thing."""
-        with self._lock:
-            return self._find(f"{NOT_A_NUMBER} #1", NOT_A_NUMBER)
-
     def _find(self, label: str, distribution: Distribution) -> InputSet | None:
         """The set of that name, built where it is not there yet; none where it proves nothing."""
         if label not in self.dropped and label not in self._sets:

@@ -242,8 +242,10 @@ class Sway:
         if not self._moved:
             own = run_reference(instance)
             self._moved = [_distance(a, b.oracle) for a, b in zip(own, every, strict=True)]
-        tf32 = any(item.scale.tf32 for item in every)
-        amount, times = half_units(self.dtype, tf32=tf32), 1
+        tf32, dtype = any(item.scale.tf32 for item in every), getattr(torch, self.dtype)
+        amount, times = ROUNDINGS.get(self.dtype, 16) * torch.finfo(dtype).eps / 2, 1
+        if tf32:
+            amount = max(amount, TF32_HALF_UNIT)
         if self._pairs >= PAIRS:
             times = MOVED_SHARE[tf32]
             amount *= WIDE * times
@@ -253,13 +255,6 @@ class Sway:
             for moved, output, expected in zip(self._moved, outputs, every, strict=True):
                 moved.copy_(moved.maximum(_distance(output, expected.oracle) / times))
         self._pairs += 1
-
-
-def half_units(dtype: str, *, tf32: bool) -> float:
-    """The share of a value that rounding may take: some half units of the dtype's last place, or
-    one of TF32's."""
-    amount = ROUNDINGS.get(dtype, 16) * torch.finfo(getattr(torch, dtype)).eps / 2
-    return max(amount, TF32_HALF_UNIT) if tf32 else amount
 
 
 def rounded_otherwise(seed: int, amount: float, twin: bool) -> Change:

@@ -17,6 +17,7 @@ from beamsearch.judge.verification.tolerance import (
     mean_and_spread,
     rms_error,
 )
+from beamsearch.problem.dispatch_modes import Tf32
 from beamsearch.problem.instance import Instance
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.precision import products
@@ -154,8 +155,6 @@ def expected_of(
     """What each output is judged by, and PyTorch's own outputs in the problem's dtype, by the rule
     of precision. Where that allows TF32 and an operation would use it on a GPU, the noise is that
     of operands cut to TF32 too."""
-    from beamsearch.problem.dispatch_modes import Tf32
-
     with products(instance.precision):
         with Tf32() as by_default:
             own = run_reference(instance)

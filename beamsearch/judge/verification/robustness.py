@@ -12,6 +12,7 @@ from beamsearch.judge.rejection import GPU_CALL_S, INTERPRET_S, Log, Rejected
 from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.stages import Callee, bind, call_once, run_sets
 from beamsearch.judge.verification.tolerance import compare
+from beamsearch.problem.input_values import NOT_A_NUMBER
 from beamsearch.records.verdict import Outcome, Stage
 
 RUNS = 3
@@ -20,11 +21,6 @@ LAYOUTS: dict[Layout, str] = {
     "strided": "inputs that are not contiguous",
     "misaligned": "misaligned inputs",
 }
-BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Whole numbers by bytes: among them not-a-number equals itself."""
-
-Opener = Callable[[Layout], AbstractContextManager[Callee]]
-"""Has the kernel ready for a call with inputs of that layout."""
 
 
 def check_determinism(process: Callee, inputs: InputSet, log: Log) -> None:
@@ -44,7 +40,8 @@ def check_determinism(process: Callee, inputs: InputSet, log: Log) -> None:
             call_once(process, handout, stage, GPU_CALL_S)
             results = handout.returned()
             for result, before, expected in zip(results, first, inputs.returned, strict=True):
-                bits = BITS[result.element_size()]
+                # Among whole numbers not-a-number equals itself.
+                bits = getattr(torch, f"int{8 * result.element_size()}")
                 changed = int((result.view(bits) != before.view(bits)).sum())
                 changing = max(changing, changed)
                 if not changed:
@@ -86,13 +83,14 @@ def check_not_a_number(
 ) -> None:
     """Whether what is not a number comes through as in the reference: reported; where it does not
     and `strict` is asked for, refused. Raises Rejected."""
-    inputs = sets.with_not_a_number()
-    if inputs is None:
+    try:
+        drawn = sets.draw(1, [NOT_A_NUMBER])
+    except ProblemError:
         log.not_checked.append("not-a-number: the reference takes no such inputs")
         return
     passed, message = True, "as in the reference"
     try:
-        run_sets(process, [inputs], Stage.SMOKE, Log(), timeout_s)
+        run_sets(process, drawn, Stage.SMOKE, Log(), timeout_s)
     except Rejected as rejection:
         if strict or not (rejection.raised or rejection.outcome is Outcome.WRONG):
             raise  # else its process is as good as before
@@ -100,8 +98,14 @@ def check_not_a_number(
     log.reported(Stage.SMOKE, "not-a-number", passed, message)
 
 
-def tell_layouts(opened: Opener, sets: InputSets, log: Log, timeout_s: float) -> None:
-    """The kernel on inputs that are not contiguous, or not aligned: reported, never rejected."""
+def tell_layouts(
+    opened: Callable[[Layout], AbstractContextManager[Callee]],
+    sets: InputSets,
+    log: Log,
+    timeout_s: float,
+) -> None:
+    """The kernel on inputs that are not contiguous, or not aligned: reported, never rejected.
+    `opened` has it ready for a call with inputs of that layout."""
     try:
         inputs = sets.draw(1)[0]
     except ProblemError as error:
