@@ -306,8 +306,7 @@ class MeasuringJudge:
         runner = self._candidates
         try:
             given = (name, form.plan, form.compiled, FIRST_CALL_S)
-            guarded(Stage.COMPILE, "loading", runner.load, *given)
-            yield Replay(runner, name, form.plan.touched)
+            yield guarded(Stage.COMPILE, "loading", runner.load, *given)
         finally:
             runner.drop(name)
 

@@ -68,10 +68,11 @@ class RunnerProcess:
                 self.end()
             raise
 
-    def load(self, name: str, plan: Plan, compiled: Compiled, timeout_s: float) -> None:
-        """Have a plan under a name. Raises as `ask`."""
+    def load(self, name: str, plan: Plan, compiled: Compiled, timeout_s: float) -> "Replay":
+        """Have a plan under a name, ready to be bound. Raises as `ask`."""
         binaries = [binary.model_dump(mode="json") for binary in compiled.binaries]
         self.ask("plan", timeout_s, name=name, plan=plan.model_dump(mode="json"), binaries=binaries)
+        return Replay(self, name, plan.touched)
 
     def drop(self, name: str) -> None:
         """Forget a plan or reference, and what was bound to it."""

@@ -252,9 +252,8 @@ class Comparer:
         timing = self._timings[name] = Timing(Replay(runner, name))
         if subject.kind == "kernel":
             assert form is not None
-            timing.replay.touched = form.plan.touched
             given = (name, form.plan, form.compiled, FIRST_CALL_S)
-            guarded(Stage.TIMING, "loading", runner.load, *given)
+            timing.replay = guarded(Stage.TIMING, "loading", runner.load, *given)
         else:
             mode, problem = COMPILE_MODES[subject.kind], problem_message(self.visit.problem)
             message = {"name": name, "problem": problem, "mode": mode}

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from beamsearch.errors import BeamsearchError
@@ -96,8 +95,7 @@ def time_calls(
     assert handout is not None
     for _ in range(count):
         timed.renew()
-        call = partial(replay.time, plain=plain, timeout_s=timeout_s)
-        answer = guarded(Stage.TIMING, "timing", call)
+        answer = guarded(Stage.TIMING, "timing", replay.time, plain=plain, timeout_s=timeout_s)
         samples.append(Sample(float(answer["ms"]), float(answer["host_ms"])))
         if draw.random() < share:
             timed.expect()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from beamsearch.judge.capture.ahead import Form
@@ -24,16 +25,16 @@ Calls = Callable[[str, Form, InputSet, Log], float]
 """Calls a source that a process was opened for; see `OwnPython._called`."""
 
 
+@dataclass
 class OwnPython:
     """Calls each source once, in a process with a GPU. One that holds the lane at a time."""
 
-    def __init__(self, servers: ForkServers, gpu: Gpu, device: int, scratch: Path) -> None:
-        self._servers = servers
-        self._gpu = gpu.model_dump(mode="json")
-        self._device = device
-        self._scratch = scratch
-        self._host_us: dict[str, float] = {}
-        """By the source's key."""
+    servers: ForkServers
+    gpu: Gpu
+    device: int
+    scratch: Path
+    _host_us: dict[str, float] = field(default_factory=dict)
+    """By the source's key."""
 
     @contextmanager
     def opened(self, sources: Iterable[str]) -> Iterator[Calls]:
@@ -49,9 +50,9 @@ class OwnPython:
                         future.result().end()
 
     def _open(self, key: str) -> CandidateProcess:
-        process = self._servers.fork("calling", key=key)
+        process = self.servers.fork("calling", key=key)
         try:
-            process.ask("open", FIRST_CALL_S, device=self._device)
+            process.ask("open", FIRST_CALL_S, device=self.device)
         except BaseException:
             process.end()
             raise
@@ -83,7 +84,7 @@ class OwnPython:
         }
         try:
             guarded(stage, "its compiled code", process.ask, "reuse", FIRST_CALL_S, **known)
-            load(process, write_source(self._scratch, source), self._gpu)
+            load(process, write_source(self.scratch, source), self.gpu.model_dump(mode="json"))
             run_sets(process, [inputs], stage, told, GPU_CALL_S, FIRST_CALL_S)
             what, call = "timing its host code", {"name": CALL, "count": TIMED_CALLS}
             answer = guarded(stage, what, process.ask, "host_time", GPU_CALL_S, **call)
