@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,6 @@ TRUE_SETS = 5
 """Input sets at the true shapes, each from a seed of its own: `ALWAYS_DRAWN` that every candidate
 meets, and others that follow from its source. A thorough judgement takes one of each."""
 
-_Thorough = tuple[Calls, Mapping[Layout, Form | Rejected]]
-"""What a thorough judgement needs besides: what calls the kernel's own Python, and the kernel for
-inputs of other layouts."""
-
 
 class MeasuringJudge:
     """Judges, times and profiles kernels on one GPU; thread-safe.
@@ -92,8 +88,7 @@ class MeasuringJudge:
         self._usage = usage
         self._strict_nan = strict_nan
         self._lane = Lane(self.gpu_uuid, usage=usage)
-        memory = SharedMemory(f"cuda:{device}")
-        self._true = InputSets(problem, memory.device, memory, seed)
+        self._true = InputSets(problem, SharedMemory(f"cuda:{device}"), seed)
         shapes = partial(shapes_for, problem)
         cores = max(1, (os.cpu_count() or 2) * 3 // 4)  # the runner must not wait for one
         arguments = meta_arguments(problem)
@@ -119,23 +114,21 @@ class MeasuringJudge:
         try:
             captured, path = self._captures.captured(source, self._scratch, log)
             unseen(seen, log)
-            with ExitStack() as ahead:
-                more: _Thorough | None = None
-                if thorough:  # what needs no lane is there before it
-                    call = ahead.enter_context(self._python.opened([source]))
-                    more = call, self._laid_out(path, captured.forms[0].pins)
-                ahead.enter_context(self._holding("judging"))
-                form = self._form(source, captured.forms)
-                measurement = self._measured(source, captured, form, log, more)
-                if sanitize:
-                    # At shrunk shapes where the kernel takes them, and at the true ones.
-                    small = [
-                        (item.label, item.problem, item.form)
-                        for item in captured.elsewhere[:1]
-                        if isinstance(item.form, Form)
-                    ]
-                    calls = [*small, ("the true shapes", self._problem, form)]
-                    check_memory(calls, self._device, self._scratch, log)
+            with self._python.opened([source] * thorough) as call:
+                # What needs no lane is there before it.
+                more = (call, self._laid_out(path, captured.forms[0].pins)) if thorough else None
+                with self._holding("judging"):
+                    form = self._form(source, captured.forms)
+                    measurement = self._measured(source, captured, form, log, more)
+                    if sanitize:
+                        # At shrunk shapes where the kernel takes them, and at the true ones.
+                        small = [
+                            (item.label, item.problem, item.form)
+                            for item in captured.elsewhere[:1]
+                            if isinstance(item.form, Form)
+                        ]
+                        calls = [*small, ("the true shapes", self._problem, form)]
+                        check_memory(calls, self._device, self._scratch, log)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         return Judgement(verdict=log.correct(), measurement=measurement)
@@ -181,7 +174,7 @@ class MeasuringJudge:
             try:
                 with self._visit.timed_inputs(true) as timed:
                     compared = next((one for one in true if one.shared and one is not timed), timed)
-                    sweep = Sweeper(forms, compared, timed, self._loaded, self._true.mend).run()
+                    sweep = Sweeper(forms, compared, timed, self._loaded).run()
             except torch.OutOfMemoryError as error:
                 reason = f"leaves no GPU memory to check results with: {error}".splitlines()[0]
                 return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
@@ -313,8 +306,7 @@ class MeasuringJudge:
         runner = self._candidates
         try:
             given = (name, form.plan, form.compiled, FIRST_CALL_S)
-            guarded(Stage.COMPILE, "loading", runner.load, *given)
-            yield Replay(runner, name, form.plan.touched)
+            yield guarded(Stage.COMPILE, "loading", runner.load, *given)
         finally:
             runner.drop(name)
 
@@ -355,9 +347,15 @@ class MeasuringJudge:
             ) from error
 
     def _measured(
-        self, source: str, captured: Captured, form: Form, log: Log, more: _Thorough | None
+        self,
+        source: str,
+        captured: Captured,
+        form: Form,
+        log: Log,
+        more: tuple[Calls, Mapping[Layout, Form | Rejected]] | None,
     ) -> Measurement:
-        """Every stage on the GPU; with `more`, thoroughly. Needs the lane. Raises Rejected."""
+        """Every stage on the GPU. With `more`, thoroughly: what calls the kernel's own Python, and
+        the kernel for inputs of other layouts. Needs the lane. Raises Rejected."""
         strict = self._strict_nan
         true = self._true_sets(source_key(source), len(DISTRIBUTIONS) if more else TRUE_SETS)
         with self._visit.timed_inputs(true) as timed:
@@ -366,7 +364,7 @@ class MeasuringJudge:
                 check_elsewhere(captured, self._true, self._loaded, log, nan=nan, strict=strict)
                 with self._loaded("candidate", form) as replay:
                     run_sets(replay, true, Stage.TRUE_SHAPES, log, GPU_CALL_S, FIRST_CALL_S)
-                    check_determinism(replay, true[0], log, GPU_CALL_S)
+                    check_determinism(replay, true[0], log)
                     with self._usage.holding("timing"):
                         measurement = self._visit.measure(replay, timed, log)
                 found: dict[str, Any] = {"configs": dict(form.pins)}
@@ -374,7 +372,10 @@ class MeasuringJudge:
                     call, layouts = more
                     found["host_us"] = call(source, form, true[0], log)
                     tell_host_time(found["host_us"], measurement.time_ms, log)
-                    self._tell_layouts(layouts, log)
+                    if layouts:
+                        opened = partial(self._loaded, "another layout")
+                        small = self._true.at(shrink(self._problem))
+                        tell_layouts(lambda name: opened(layouts[name]), small, log, GPU_CALL_S)
                 else:
                     log.not_checked.append(NOT_IN_A_RUN)
                 return measurement.with_values(**found)
@@ -391,10 +392,3 @@ class MeasuringJudge:
                 for layout in LAYOUTS
             }
         return {}
-
-    def _tell_layouts(self, forms: Mapping[Layout, Form | Rejected], log: Log) -> None:
-        """At small shapes; nothing for a problem that has none."""
-        if forms:
-            opened = partial(self._loaded, "another layout")
-            sets = self._true.at(shrink(self._problem))
-            tell_layouts(lambda layout: opened(forms[layout]), sets, log, GPU_CALL_S)

@@ -1,7 +1,5 @@
 """What several threads need and one works out."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Hashable
 from typing import TypeVar

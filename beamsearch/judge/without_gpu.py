@@ -85,7 +85,7 @@ class ModellingJudge:
         self._arguments = meta_arguments(problem)
         cores = os.cpu_count() or 2
         self._captures = Captures(servers, gpu, self._arguments, usage, seed, cores=cores)
-        self._sets = InputSets(problem, "cpu", SharedMemory("cpu"), seed)
+        self._sets = InputSets(problem, SharedMemory("cpu"), seed)
         self._profiles: dict[str, Profile] = {}
         """Source -> what a correct kernel's judgement found."""
         self._interpreted = OncePerKey()
@@ -97,10 +97,14 @@ class ModellingJudge:
     ) -> Judgement:
         """Verdict, and the modelled time where it is correct. Options as in `JudgeJob`; no
         sanitizer runs without a GPU. Raises ProblemError."""
-        source = source_of(subject)
-        log = Log()
+        source, log = source_of(subject), Log()
+        log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
         try:
-            profile = self._verify(source, log, thorough, seen)
+            captured, path = self._captured(source, log, seen)
+            interpret = partial(self._interpret, path, captured, log, thorough)
+            own, trace = self._interpreted.get((interpretation(source), thorough), interpret)
+            log.add(own)
+            profile = self._profiles[source_key(source)] = self._timed(captured, trace)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection))
         measurement = None
@@ -156,32 +160,26 @@ class ModellingJudge:
                 times[subject.name] = [profile.modelled_ms]
         return Sweep(times_ms=times, failed=failed, modelled=True)
 
-    def _verify(self, source: str, log: Log, thorough: bool, seen: Mapping[str, str]) -> Profile:
-        """Every stage there is here; the profile of a kernel that passed them. Raises Rejected."""
-        log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
-        captured, path = self._captured(source, log, seen)
-
-        def interpret() -> tuple[Log, AccessTrace]:
-            own = Log(reach=Reach.GENERAL, launched=log.launched)
-            with self._slots, self._usage.waiting("verification"):
-                try:
-                    return own, self._interpret(path, captured, own, thorough)
-                except Rejected:
-                    log.add(own)
-                    raise
-
-        own, trace = self._interpreted.get((interpretation(source), thorough), interpret)
-        log.add(own)
-        profile = self._profiles[source_key(source)] = self._timed(captured, trace)
-        return profile
-
     def _captured(self, source: str, log: Log, seen: Mapping[str, str]) -> tuple[Captured, str]:
         """A kernel's plans, and the file that it was imported from. Raises Rejected."""
         found = self._captures.captured(source, self._scratch, log)
         unseen(seen, log)
         return found
 
-    def _interpret(self, path: str, captured: Captured, log: Log, thorough: bool) -> AccessTrace:
+    def _interpret(
+        self, path: str, captured: Captured, log: Log, thorough: bool
+    ) -> tuple[Log, AccessTrace]:
+        """What the checks in the interpreter noted, and the accesses at the true shapes. Raises
+        Rejected; what was noted until then goes to the log."""
+        own = Log(reach=Reach.GENERAL, launched=log.launched)
+        with self._slots, self._usage.waiting("verification"):
+            try:
+                return own, self._checked(path, captured, own, thorough)
+            except Rejected:
+                log.add(own)
+                raise
+
+    def _checked(self, path: str, captured: Captured, log: Log, thorough: bool) -> AccessTrace:
         """Every check in the interpreter, and the accesses at the true shapes. Raises Rejected."""
         opened = partial(self._opened, path, captured, log)
         decision, strict = Decision(self._sets, log), self._strict_nan
@@ -190,7 +188,7 @@ class ModellingJudge:
 
         def check(process: CandidateProcess) -> None:
             if decision.smoke(process, drawn):
-                check_two_alive(process, drawn, log, INTERPRET_S)
+                check_two_alive(process, drawn, log)
                 if thorough or strict:
                     check_not_a_number(process, sets, log, INTERPRET_S, strict=strict)
 
@@ -221,10 +219,22 @@ class ModellingJudge:
 
     def _timed(self, captured: Captured, trace: AccessTrace) -> Profile:
         """The compiler's profile with its modelled time. Of an autotuned kernel's configurations
-        none can be chosen by time here: it is the first. Raises Rejected."""
+        none can be chosen by time here: it is the first. Raises Rejected where no time can be
+        computed from the trace."""
         # Where loops or inline assembly hide work from the model, the least of it is still to do.
         least_ms = least_work(self._problem).least_bytes / self._gpu.bandwidth_gb_s / 1e6
-        return _timed(captured.forms[0].compiled.profile, trace, self._gpu, least_ms)
+        reason = "the time that it gives is none"
+        try:
+            modelled = estimate(captured.forms[0].compiled.profile, trace, self._gpu)
+            if modelled.modelled_ms is None:
+                return modelled
+            if isfinite(modelled.modelled_ms):
+                return modelled.with_values(modelled_ms=max(modelled.modelled_ms, least_ms))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            reason = str(error)
+        # The trace is a candidate's word.
+        told = f"its process answered with a trace that makes no sense: {reason}"
+        raise Rejected(Outcome.CRASHED, Stage.COMPILE, told)
 
     def _opened(self, path: str, captured: Captured, log: Log) -> CandidateProcess:
         """A process in the interpreter, with the kernel imported. Raises Rejected."""
@@ -241,19 +251,3 @@ class ModellingJudge:
     def close(self) -> None:
         """Begin no more captures."""
         self._captures.close()
-
-
-def _timed(profile: Profile, trace: AccessTrace, gpu: Gpu, least_ms: float) -> Profile:
-    """The profile with its modelled time, at least the least. Raises Rejected where the trace,
-    which is a candidate's word, holds what no time can be computed from."""
-    reason = "the time that it gives is none"
-    try:
-        modelled = estimate(profile, trace, gpu)
-        if modelled.modelled_ms is None:
-            return modelled
-        if isfinite(modelled.modelled_ms):
-            return modelled.with_values(modelled_ms=max(modelled.modelled_ms, least_ms))
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        reason = str(error)
-    told = f"its process answered with a trace that makes no sense: {reason}"
-    raise Rejected(Outcome.CRASHED, Stage.COMPILE, told)

@@ -152,7 +152,7 @@ def test_sets_beyond_the_memory_are_made_anew_and_the_same(
     scale_problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inputs_module, "MEMORY_SHARE", 1 << 40)
-    sets = InputSets(scale_problem, "cuda:0", SharedMemory("cuda:0"), seed=9)
+    sets = InputSets(scale_problem, SharedMemory("cuda:0"), seed=9)
     try:
         drawn = sets.draw(5)
         assert [inputs.shared is not None for inputs in drawn] == [True, True, False, False, False]

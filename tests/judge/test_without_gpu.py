@@ -10,7 +10,7 @@ import pytest
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.gpu.machine import modelled
 from beamsearch.judge.sandbox.processes import ForkServers
-from beamsearch.judge.verification.deciding_shapes import deciding
+from beamsearch.judge.verification.deciding_shapes import deciding, long_shapes
 from beamsearch.problem.input_values import DISTRIBUTIONS
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import find_problem, read_problem
@@ -322,7 +322,7 @@ def test_deciding_shapes_have_no_flat_dimension_and_each_long_in_turn(name: str)
     for size in found.free:
         lengths = [
             problem.sizes[size]
-            for shape in found.long(64)
+            for shape in long_shapes(find_problem(name), 64)
             for problem in shape.problems
             if f" {size}" in f" {shape.label}"
         ]

@@ -1,7 +1,5 @@
 """The runner as the judge talks to it: one process for many plans, replaced after any fault."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal
@@ -26,6 +24,8 @@ from beamsearch.judge.sandbox.protocol import (
 )
 from beamsearch.records.plan import Plan
 
+CALL = "call"
+"""The name of the call that is bound, one at a time."""
 OPEN_S = 120.0
 """Seconds for torch's import and a CUDA context: three, and a minute from a cold network disk."""
 
@@ -68,10 +68,11 @@ class RunnerProcess:
                 self.end()
             raise
 
-    def load(self, name: str, plan: Plan, compiled: Compiled, timeout_s: float) -> None:
-        """Have a plan under a name. Raises as `ask`."""
+    def load(self, name: str, plan: Plan, compiled: Compiled, timeout_s: float) -> "Replay":
+        """Have a plan under a name, ready to be bound. Raises as `ask`."""
         binaries = [binary.model_dump(mode="json") for binary in compiled.binaries]
         self.ask("plan", timeout_s, name=name, plan=plan.model_dump(mode="json"), binaries=binaries)
+        return Replay(self, name, plan.touched)
 
     def drop(self, name: str) -> None:
         """Forget a plan or reference, and what was bound to it."""
@@ -152,36 +153,30 @@ class Replay:
     """Whether memory that the kernel keeps is made anew before the next call."""
     no_graph: str = ""
     """Why its calls cannot be captured as a graph, once that was tried."""
-    _bound: str = ""
 
     def ask(self, op: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
         """A request; a call goes by the plan's name and its own. Raises as `RunnerProcess.ask`."""
         if "name" in arguments:
             arguments["call"] = f"{self.plan}: {arguments.pop('name')}"
-        if op == "bind":
-            if self._bound:
-                self.runner.ask("drop", timeout_s, name=self._bound)
-            self._bound = arguments["call"]
+        if op == "bind":  # what was bound before is dropped
             arguments["plan"] = self.plan
         elif op == "call":
-            del arguments["then"]  # the runner's results are never a kernel's own memory
             arguments["fresh"] = self.fresh
         return self.runner.ask(op, timeout_s, **arguments)
 
     def unbind(self) -> None:
         """Forget the call that is bound, and its memory."""
-        self.runner.drop(self._bound)
-        self._bound = ""
+        self.runner.drop(f"{self.plan}: {CALL}")
 
     def empty(self, count: int) -> list[float]:
         """Milliseconds of timed calls of nothing, by the wall clock. Raises as `ask`."""
         return [float(ms) for ms in self.ask("empty", OPEN_S, count=count)["host_ms"]]
 
-    def time(self, name: str, *, plain: bool, timeout_s: float) -> dict[str, Any]:
+    def time(self, *, plain: bool, timeout_s: float) -> dict[str, Any]:
         """One timed call of what is bound: `ms` and `host_ms`. Raises as `ask`."""
         if not (plain or self.no_graph):
-            answer = self.ask("time", timeout_s, name=name, graph=True)
+            answer = self.ask("time", timeout_s, name=CALL, graph=True)
             self.no_graph = answer.get("no_graph", "")
             if not self.no_graph:
                 return answer
-        return self.ask("time", timeout_s, name=name, graph=False)
+        return self.ask("time", timeout_s, name=CALL, graph=False)

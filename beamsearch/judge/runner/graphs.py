@@ -1,7 +1,5 @@
 """CUDA graphs: calls without the host's part in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The runner's process, `python -m beamsearch.judge.runner.process FD [compiles]`: it answers the
 judge's requests, on a socket by its file descriptor, until the judge hangs up."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal
@@ -36,7 +34,6 @@ _END_S = 5.0
 """Seconds in which a process whose judge is gone ends by itself."""
 
 Program = PlanProgram | ReferenceProgram
-Maker = Callable[[CallArguments], BoundReference]
 
 
 def serve(link: socket.socket) -> None:
@@ -70,7 +67,9 @@ class Runner(MappingWorker):
     def __init__(self) -> None:
         super().__init__()
         self._plans: dict[str, tuple[Plan, list[Function]]] = {}
-        self._references: dict[str, tuple[str | None, Maker]] = {}
+        self._references: dict[
+            str, tuple[str | None, Callable[[CallArguments], BoundReference]]
+        ] = {}
         """By name: the mode of torch.compile, and what binds it."""
         self._calls: dict[str, _Call] = {}
         self._last: tuple[Program, list[torch.Tensor]] | None = None

@@ -1,22 +1,166 @@
 """Calls that can be repeated: a plan on its memory, or the problem's reference on its arguments."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 import torch
 
 from beamsearch.judge.operations import COMPUTE, prepare
-from beamsearch.judge.runner.buffers import PlanMemory
-from beamsearch.judge.runner.launching import Function, PreparedLaunch
-from beamsearch.judge.runner.parameters import parameters
+from beamsearch.judge.runner.launching import Function, PreparedLaunch, parameters
 from beamsearch.judge.runner.reference import BoundReference
 from beamsearch.judge.sandbox.memory import GUARD_BYTES
-from beamsearch.records.plan import Fill, Launch, Operation, Plan, Step
+from beamsearch.records.plan import Fill, Launch, Operation, Plan, Step, View
+
+_GUARD = 0xFF
+"""Every byte of a guard: not a number in floating-point types, -1 in integers."""
+_POISONS = (_GUARD, 0x7F)
+"""Bytes of memory that a call allocates, one of them drawn before each call: what is left unwritten
+shows as no number, or as one that is far too large, and no kernel can count on either."""
 
 
-class PlanProgram:
+class Guarded:
+    """Memory between two guards, at an address that 256 divides.
+
+    Raises torch.OutOfMemoryError where there is none.
+    """
+
+    def __init__(self, size: int, device: str, guard: int) -> None:
+        self.whole = torch.empty(size + 2 * guard, dtype=torch.uint8, device=device)
+        self.data = self.whole[guard : guard + size]
+        self._guards = (self.whole[:guard], self.whole[guard + size :])
+
+    def guard(self) -> None:
+        """Put the guards back."""
+        for guard in self._guards:
+            guard.fill_(_GUARD)
+
+    def least(self) -> torch.Tensor:
+        """The least byte of the guards."""
+        return torch.minimum(*(guard.amin() for guard in self._guards))
+
+
+class PlanMemory:
+    """A plan's buffers: the given ones as the judge handed them out, all others our own.
+
+    `scratch` is bytes of global scratch, by the step of their launch; `guard` the bytes before and
+    behind each buffer, the given ones included (none under a sanitizer, which has eyes of its own).
+    Raises ValueError where a given storage is smaller than the plan says, torch.OutOfMemoryError
+    where memory is short.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        given: Sequence[torch.UntypedStorage],
+        scratch: Mapping[int, int],
+        device: str,
+        guard: int = GUARD_BYTES,
+    ) -> None:
+        self._plan = plan
+        self._guard = guard
+        self._device = device
+        self._own: dict[int, Guarded] = {}
+        """By the first buffer that each is for."""
+        self._storages: list[torch.UntypedStorage] = []
+        self._held: dict[int, torch.Tensor] = {}
+        """What constants and kept buffers hold first, on the host."""
+        owner_of = owners(plan)
+        for number, buffer in enumerate(plan.buffers):
+            if buffer.given is None and owner_of[number] == number:
+                self._own[number] = Guarded(buffer.bytes, device, guard)
+        for number, buffer in enumerate(plan.buffers):
+            if buffer.given is not None:
+                size = buffer.bytes + 2 * guard
+                if buffer.given >= len(given):
+                    raise ValueError(f"the plan wants storage {buffer.given} of {len(given)}")
+                if given[buffer.given].nbytes() < size:
+                    said = f"storage {buffer.given} has no room for {size} bytes, guards included"
+                    raise ValueError(said)
+                self._storages.append(given[buffer.given])
+                continue
+            self._storages.append(self._own[owner_of[number]].whole.untyped_storage())
+            if buffer.data:
+                self._held[number] = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8)
+        self._scratch = {step: Guarded(size, device, guard) for step, size in scratch.items()}
+        self._random = torch.Generator(device).manual_seed(secrets.randbits(63))
+        self.refresh(fresh=True)
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where the buffers' data begins."""
+        return [storage.data_ptr() + self._guard for storage in self._storages]
+
+    def scratch(self, step: int) -> int:
+        """Where the global scratch of this step's launch begins; 0 where it has none."""
+        return self._scratch[step].data.data_ptr() if step in self._scratch else 0
+
+    def tensor(self, view: View) -> torch.Tensor:
+        """The tensor on its buffer."""
+        empty = torch.empty(0, dtype=getattr(torch, view.dtype), device=self._device)
+        offset = self._guard // view.item + view.offset
+        return empty.set_(self._storages[view.buffer], offset, view.size, view.stride)
+
+    @torch.inference_mode()
+    def refresh(self, fresh: bool, *, garbage: bool = False) -> None:
+        """Make the memory what it is before a call: constants in place, what the call itself
+        allocates poisoned; and, where `fresh`, what is kept between calls as it was first made,
+        or garbage that nobody has seen before. `garbage` is that alone: what a kernel fills in its
+        first call, it must leave as the next one needs it."""
+        for memory in (*self._scratch.values(), *self._own.values()):
+            memory.guard()
+        for memory in self._scratch.values():
+            memory.data.fill_(secrets.choice(_POISONS))
+        for number, memory in self._own.items():
+            buffer, held = self._plan.buffers[number], self._held.get(number)
+            anew = fresh or (garbage and held is None and not buffer.fills)
+            if buffer.role == "made":
+                memory.data.fill_(secrets.choice(_POISONS))
+            elif buffer.role == "constant" or anew:
+                if held is not None:
+                    memory.data.copy_(held)
+                else:
+                    memory.data.random_(0, 256, generator=self._random)
+                for fill in buffer.fills:
+                    self.tensor(fill.target).fill_(fill.value)
+
+    def broken_guards(self) -> list[str]:
+        """Names of memory that was written around, and of constants that were written to."""
+        named = {
+            **{f"buffer {n} ({self._plan.buffers[n].role})": m for n, m in self._own.items()},
+            **{f"global scratch of step {n}": memory for n, memory in self._scratch.items()},
+        }
+        if not named or not self._guard:
+            return []
+        least = torch.stack([memory.least() for memory in named.values()]).tolist()
+        broken = [name for name, byte in zip(named, least, strict=True) if byte != _GUARD]
+        for number, held in self._held.items():
+            constant = self._plan.buffers[number].role == "constant"
+            if constant and not torch.equal(self._own[number].data.cpu(), held):
+                broken.append(f"buffer {number} (constant), written to")
+        return broken
+
+
+def owners(plan: Plan) -> list[int]:
+    """For each buffer the number of the one whose memory it lies on: its own, or that of an earlier
+    one of its size which is free by then. A plan so takes the memory that the kernel's own calls
+    would, where every step's temporaries are as large as the last one's."""
+    found = list(range(len(plan.buffers)))
+    free: list[tuple[int, int]] = []
+    made = [n for n, buffer in enumerate(plan.buffers) if buffer.role == "made"]
+    for number in sorted(made, key=lambda n: plan.buffers[n].born):
+        buffer = plan.buffers[number]
+        for dead, owner in free:
+            if dead <= buffer.born and plan.buffers[owner].bytes == buffer.bytes:
+                free.remove((dead, owner))
+                found[number] = owner
+                break
+        if buffer.dead is not None:
+            free.append((buffer.dead, found[number]))
+    return found
+
+
+class PlanProgram(PlanMemory):
     """A plan on memory of its own. Raises as `PlanMemory`, and ValueError for a plan that does not
     fit its kernels."""
 
@@ -28,31 +172,25 @@ class PlanProgram:
         device: str,
         guard: int = GUARD_BYTES,
     ) -> None:
-        self._plan = plan
-        self._functions = functions
         scratch = {
             number: prod((*step.grid, *binary.cluster)) * binary.scratch_bytes
             for number, step in enumerate(plan.steps)
             if isinstance(step, Launch) and (binary := functions[step.kernel].binary).scratch_bytes
         }
-        self._memory = PlanMemory(plan, given, scratch, device, guard)
+        super().__init__(plan, given, scratch, device, guard)
+        self._functions = functions
         self._steps = [self._prepared(number, step) for number, step in enumerate(plan.steps)]
         self._computing = [
             run
             for run, step in zip(self._steps, plan.steps, strict=True)
             if isinstance(step, Operation) and step.name in COMPUTE
         ]
-        self._results = [self._memory.tensor(view) for view in plan.results]
+        self._results = [self.tensor(view) for view in plan.results]
 
     @property
     def computes(self) -> bool:
         """Whether torch computes a part of it."""
         return bool(self._computing)
-
-    def refresh(self, fresh: bool, *, garbage: bool = False) -> None:
-        """Make the memory what it is before a call; see `PlanMemory.refresh`."""
-        with torch.inference_mode():
-            self._memory.refresh(fresh, garbage=garbage)
 
     def enqueue(self) -> list[torch.Tensor]:
         """Give the call to the GPU, on the current stream. What it returns."""
@@ -64,10 +202,6 @@ class PlanProgram:
         self._run(self._computing)
         return []
 
-    def broken_guards(self) -> list[str]:
-        """Names of memory that was written to and should not have been; the GPU must be idle."""
-        return self._memory.broken_guards()
-
     def _run(self, steps: Sequence[Callable[[int], object]]) -> None:
         stream = torch.cuda.current_stream().cuda_stream if self._plan.kernels else 0
         with torch.inference_mode():
@@ -75,22 +209,21 @@ class PlanProgram:
                 run(stream)
 
     def _prepared(self, number: int, step: Step) -> Callable[[int], object]:
-        memory = self._memory
         if isinstance(step, Launch):
             if 0 in step.grid:
                 return lambda stream: None
-            function, scratch = self._functions[step.kernel], memory.scratch(number)
-            triton, addresses = self._plan.triton, memory.addresses
+            function, scratch = self._functions[step.kernel], self.scratch(number)
+            triton, addresses = self._plan.triton, self.addresses
             packed = parameters(step, function.binary, triton, addresses, scratch)
             return PreparedLaunch(function, step.grid, packed).enqueue
         if isinstance(step, Operation):
-            run = prepare(step, memory.tensor)
+            run = prepare(step, self.tensor)
             return lambda stream: run()
-        target = memory.tensor(step.target)
+        target = self.tensor(step.target)
         if isinstance(step, Fill):
             value = step.value
             return lambda stream: target.fill_(value)
-        source = memory.tensor(step.source)
+        source = self.tensor(step.source)
         return lambda stream: target.copy_(source)
 
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from beamsearch.problem.draws import with_draws
+from beamsearch.problem.gradients import differentiate, leaf, ordinary
 from beamsearch.problem.instance import defaults, draws_of, without_dropout
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.problem.precision import set_products
 from beamsearch.problem.problem import Problem, load_module
-
-if TYPE_CHECKING:
-    import torch
 
 COMPILE_MODES = {
     "eager": None,
@@ -62,21 +63,14 @@ def reference_maker(
 
     Its products are by the problem's rule of precision from then on, in the whole process.
     """
-    import torch
-
-    from beamsearch.problem.draws import with_draws
-    from beamsearch.problem.gradients import differentiate, leaf, ordinary
-
     problem = read_problem_message(message)
     module = load_module(problem)
-
     made: list[Any] = []
 
     def built(arguments: CallArguments) -> torch.nn.Module:
         plain = arguments.of_forward
         with torch.inference_mode(False), defaults(device, getattr(torch, problem.dtype)):
-            init = arguments.init or module.get_init_inputs()
-            model = without_dropout(module.Model(*init))
+            model = without_dropout(module.Model(*(arguments.init or module.get_init_inputs())))
         draws = draws_of(problem)
         model = with_draws(model, len(plain.forward) - len(draws), draws)
         for parameter in model.parameters():

@@ -13,11 +13,10 @@ from beamsearch.gpu.gauges import GpuState, gpu_state
 from beamsearch.gpu.stopwatch import flush_bytes
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
-from beamsearch.judge.runner.client import Replay, RunnerProcess
+from beamsearch.judge.runner.client import CALL, Replay, RunnerProcess
 from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.timing.least_time import below_arithmetic, impossible, needed_share
 from beamsearch.judge.timing.timing import (
-    NAME,
     Sample,
     believe,
     checked_share,
@@ -50,6 +49,7 @@ ROUNDS = 10
 takes above 30 ms."""
 TURN_MS = 5.0
 """Kernel time of one turn."""
+LOST = "the process that timed it was lost by another subject's fault"
 
 SWEPT_CALLS = 4
 """Timed calls of each form at first: the medians of four calls on an H200 are within a few percent,
@@ -91,6 +91,7 @@ class Visit:
         finally:
             if timed.seed != seed:
                 timed.renew(seed)
+                timed.expect()
 
     def measure(self, replay: Replay, timed: InputSet, log: Log) -> Measurement:
         """Time a candidate that is right so far. Raises Rejected."""
@@ -120,7 +121,7 @@ class Visit:
     def _check_share(self, replay: Replay, whole: float, log: Log) -> None:
         """Torch's own operations take a third of a call at most, of whose time the results were
         compared: a kernel may take longer where it does no good. Raises Rejected."""
-        told = guarded(Stage.TIMING, "timing", replay.ask, "share", GPU_CALL_S, name=NAME)
+        told = guarded(Stage.TIMING, "timing", replay.ask, "share", GPU_CALL_S, name=CALL)
         part = float(told["operations_ms"])
         if part > LIBRARY_SHARE * whole:
             reason = (
@@ -166,33 +167,31 @@ class Timing:
     """The same calls without a graph."""
 
 
+@dataclass
 class Comparer:
     """One comparison, A B C, A B C, …; needs the lane. Kernels have a new runner; baselines have
     one of their own, in which there is never a candidate's code and which keeps what it compiled.
     """
 
-    def __init__(
-        self,
-        visit: Visit,
-        timed: InputSet,
-        kernels: Callable[[], RunnerProcess],
-        baselines: Callable[[], RunnerProcess],
-    ) -> None:
-        self._visit = visit
-        self._timed = timed
-        self._open = {False: kernels, True: baselines}
-        self._runners: dict[bool, RunnerProcess] = {}
-        self._rounds = ROUNDS
-        self._timings: dict[str, Timing] = {}
-        self._failed: dict[str, str] = {}
-        self._lost: set[str] = set()
-        """Of those, the ones that another's fault took along."""
-        self._is_slow = False
-        """Whether torch.compile ran out of time."""
+    visit: Visit
+    timed: InputSet
+    kernels: Callable[[], RunnerProcess]
+    """A new runner for kernels."""
+    baselines: Callable[[], RunnerProcess]
+    """The baselines' own."""
+    _runners: dict[bool, RunnerProcess] = field(default_factory=dict)
+    """Those in use, by whether they are the baselines'."""
+    _rounds: int = ROUNDS
+    _timings: dict[str, Timing] = field(default_factory=dict)
+    _failed: dict[str, str] = field(default_factory=dict)
+    _lost: set[str] = field(default_factory=set)
+    """Of those, the ones that another's fault took along."""
+    _is_slow: bool = False
+    """Whether torch.compile ran out of time."""
 
     def run(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> Comparison:
         """Times of all subjects; `forms` are the kernels' plans, by name."""
-        before = gpu_state(self._visit.gpu_uuid)
+        before = gpu_state(self.visit.gpu_uuid)
         try:
             self._prepare_all(subjects, forms)
             if any(timing.estimate >= 30 for timing in self._timings.values()):
@@ -206,7 +205,7 @@ class Comparer:
         measurements, turns = {}, {}
         for name, timing in self._timings.items():
             samples, replay = [sample for turn in timing.turns for sample in turn], timing.replay
-            measurements[name] = self._visit.measurement(samples, timing.plain, before, replay)
+            measurements[name] = self.visit.measurement(samples, timing.plain, before, replay)
             turns[name] = [statistics.median(sample.ms for sample in turn) for turn in timing.turns]
         return Comparison(measurements=measurements, failed=self._failed, turns=turns)
 
@@ -228,7 +227,7 @@ class Comparer:
         except Rejected as rejection:
             self._failed[name] = rejection.reason
             lost = self._timings.pop(name, None)
-            self._timed.sets.mend()  # the others must not find what it wrote
+            self.timed.sets.mend()  # the others must not find what it wrote
             if lost is None:
                 return
             lost.replay.unbind()
@@ -236,9 +235,7 @@ class Comparer:
                 return
             gone = lost.replay.runner
             for other in [n for n, timing in self._timings.items() if timing.replay.runner is gone]:
-                self._failed[other] = (
-                    "the process that timed it was lost by another subject's fault"
-                )
+                self._failed[other] = LOST
                 self._lost.add(other)
                 del self._timings[other]
             self._runners = {kind: r for kind, r in self._runners.items() if r is not gone}
@@ -250,22 +247,21 @@ class Comparer:
             reason = f"torch.compile takes longer than {TUNING_S:.0f} s as it is"
             raise Rejected(Outcome.TIMEOUT, Stage.TIMING, reason)
         if is_baseline not in self._runners:
-            self._runners[is_baseline] = self._open[is_baseline]()
+            self._runners[is_baseline] = self.baselines() if is_baseline else self.kernels()
         runner = self._runners[is_baseline]
         timing = self._timings[name] = Timing(Replay(runner, name))
         if subject.kind == "kernel":
             assert form is not None
-            timing.replay.touched = form.plan.touched
             given = (name, form.plan, form.compiled, FIRST_CALL_S)
-            guarded(Stage.TIMING, "loading", runner.load, *given)
+            timing.replay = guarded(Stage.TIMING, "loading", runner.load, *given)
         else:
-            mode, problem = COMPILE_MODES[subject.kind], problem_message(self._visit.problem)
+            mode, problem = COMPILE_MODES[subject.kind], problem_message(self.visit.problem)
             message = {"name": name, "problem": problem, "mode": mode}
             guarded(Stage.LOAD, "reference", runner.ask, "reference", TUNING_S, **message)
         first_s = TUNING_S if is_baseline else FIRST_CALL_S
-        self._timed.sets.release(only_if_short=True)
+        self.timed.sets.release(only_if_short=True)
         try:
-            timing.estimate = prepare(timing.replay, self._timed, first_s)
+            timing.estimate = prepare(timing.replay, self.timed, first_s)
         except Rejected as rejection:
             self._is_slow |= is_baseline and rejection.outcome is Outcome.TIMEOUT
             raise
@@ -283,16 +279,17 @@ class Comparer:
         """As many calls as fit, and one without its graph. Raises Rejected."""
         count = max(2, min(10, round(TURN_MS / max(timing.estimate, 1e-3))))
         share = checked_share(self._rounds * count)
-        timing.turns.append(time_calls(timing.replay, self._timed, count, share))
+        timing.turns.append(time_calls(timing.replay, self.timed, count, share))
         share = checked_share(self._rounds)
-        timing.plain += time_calls(timing.replay, self._timed, 1, share, plain=True)
+        timing.plain += time_calls(timing.replay, self.timed, 1, share, plain=True)
 
     def _believe(self, timing: Timing) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected, and Shared."""
         samples = [sample for turn in timing.turns for sample in turn]
-        believe(samples, self._visit.flush_ms, timing.replay.empty)
+        believe(samples, self.visit.flush_ms, timing.replay.empty)
 
 
+@dataclass
 class Sweeper:
     """Forms of one kernel, which is the kernel with other constants, timed against each other by
     successive halving: few calls of many at first. Needs the lane.
@@ -301,57 +298,48 @@ class Sweeper:
     forms' on one input set. No verdict comes of this: what is fast is judged afterwards.
     """
 
-    def __init__(
-        self,
-        forms: Mapping[str, Form],
-        compared: InputSet,
-        timed: InputSet,
-        load: Loader,
-        mend: Callable[[], None],
-    ) -> None:
-        self._forms = forms
-        self._compared = compared
-        self._timed = timed
-        self._load = load
-        self._mend = mend
-        self._times: dict[str, list[float]] = {}
-        self.failed: dict[str, str] = {}
+    forms: Mapping[str, Form]
+    compared: InputSet
+    timed: InputSet
+    load: Loader
+    _times: dict[str, list[float]] = field(default_factory=dict)
+    _failed: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> Sweep:
         """Both rungs. The first form, the kernel as it is, is in each; where it cannot be timed
         again, none has anything to beat."""
-        left = list(self._forms)
+        left = list(self.forms)
         for name in left:
             self._try(name, SWEPT_CALLS)
-        timed = [name for name in left if name not in self.failed]
+        timed = [name for name in left if name not in self._failed]
         timed.sort(key=lambda name: self._times[name][-1])
         left = list(dict.fromkeys([*left[:1], *timed[: max(2, len(timed) // GO_ON)]]))
         turns: dict[str, list[float]] = {}
         for order in (left, left[::-1]):  # whatever drifts, drifts for all
             for name in order:
-                if name not in self.failed:
+                if name not in self._failed:
                     self._try(name, LATER_CALLS)
                     turns.setdefault(name, []).append(self._times[name].pop())
         for name, medians in turns.items():
             self._times[name].append(statistics.median(medians))
-        times = {name: ms for name, ms in self._times.items() if name not in self.failed}
-        return Sweep(times_ms=times, failed=self.failed)
+        times = {name: ms for name, ms in self._times.items() if name not in self._failed}
+        return Sweep(times_ms=times, failed=self._failed)
 
     def _try(self, name: str, calls: int) -> None:
         """Time one turn of a form, or say why it has failed."""
         try:
             self._times.setdefault(name, []).append(self._turn(name, calls))
         except Rejected as rejection:
-            self.failed[name] = rejection.reason
+            self._failed[name] = rejection.reason
             self._times.setdefault(name, []).append(float("inf"))
-            self._mend()
+            self.timed.sets.mend()
 
     def _turn(self, name: str, calls: int) -> float:
         """Median time of some calls in milliseconds, of a form that is right. Raises Rejected."""
-        assert self._timed.shared is not None
-        with self._load(name, self._forms[name]) as replay, self._compared.handout() as handout:
-            bind(replay, NAME, handout, GPU_CALL_S)
-            call_once(replay, handout, Stage.TIMING, GPU_CALL_S, NAME)
-            bind(replay, NAME, self._timed.shared, GPU_CALL_S)
-            samples = time_calls(replay, self._timed, UNTIMED_CALLS + calls)[UNTIMED_CALLS:]
+        assert self.timed.shared is not None
+        with self.load(name, self.forms[name]) as replay, self.compared.handout() as handout:
+            bind(replay, handout, GPU_CALL_S)
+            call_once(replay, handout, Stage.TIMING, GPU_CALL_S)
+            bind(replay, self.timed.shared, GPU_CALL_S)
+            samples = time_calls(replay, self.timed, UNTIMED_CALLS + calls)[UNTIMED_CALLS:]
         return statistics.median(sample.ms for sample in samples)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.gpu.stopwatch import QUEUED
+from beamsearch.judge.arguments import poison_all
 from beamsearch.judge.rejection import GPU_CALL_S, Rejected, guarded
 from beamsearch.judge.runner.client import Replay
 from beamsearch.judge.verification.inputs import InputSet
@@ -27,7 +27,6 @@ FIRST_CALLS = 3
 MISSED = 1e-3
 """Chance that a kernel stays unseen which leaves out half of its timed calls, as many as move the
 median. It can count its calls, but whether one is compared is drawn when it is over."""
-NAME = "timed"
 CLOCK_SHARE = 0.15
 """Part of the events' time that the wall clock may show beside it: the host's own unsteadiness."""
 CALL_MS = 0.5
@@ -65,17 +64,17 @@ def checked_share(count: int) -> float:
     return float(1 - MISSED ** (2 / max(2, count)))
 
 
-def prepare(replay: Replay, timed: InputSet, first_s: float = GPU_CALL_S) -> float:
+def prepare(replay: Replay, timed: InputSet, first_s: float) -> float:
     """Bind a plan or reference for timing, see that it is right on new values, once more without
     making the memory between calls anew, and estimate a call's time in milliseconds. Raises
     Rejected."""
     assert timed.shared is not None
-    bind(replay, NAME, timed.shared, first_s)
+    bind(replay, timed.shared, first_s)
     for fresh in (True, False):
         timed.renew()
         timed.expect()
         replay.fresh = fresh
-        call_once(replay, timed.shared, Stage.TIMING, first_s, NAME)
+        call_once(replay, timed.shared, Stage.TIMING, first_s)
     samples = time_calls(replay, timed, FIRST_CALLS, timeout_s=first_s)
     return statistics.median(sample.ms for sample in samples)
 
@@ -96,12 +95,11 @@ def time_calls(
     assert handout is not None
     for _ in range(count):
         timed.renew()
-        call = partial(replay.time, NAME, plain=plain, timeout_s=timeout_s)
-        answer = guarded(Stage.TIMING, "timing", call)
+        answer = guarded(Stage.TIMING, "timing", replay.time, plain=plain, timeout_s=timeout_s)
         samples.append(Sample(float(answer["ms"]), float(answer["host_ms"])))
         if draw.random() < share:
             timed.expect()
-            handout.poison()
+            poison_all(handout.results)
             wanted = handout.wanted
             told = guarded(Stage.TIMING, "timing", replay.ask, "collect", timeout_s, **wanted)
             check_result(replay, told, handout, Stage.TIMING, "in a timed call")

@@ -65,9 +65,6 @@ GPU_SETS = 2
 MOST_GPU_SHAPES = 7
 """Deciding shapes of one kernel on a GPU, each of which is captured and compiled."""
 
-Taken = Literal["right", "refused", "too long"]
-"""How a kernel took a shape."""
-
 
 class Decision:
     """One kernel's way through the shapes, in the interpreter."""
@@ -93,11 +90,11 @@ class Decision:
         """The smoke shapes, where a kernel that does not take them is not judged: whether it does.
         Raises Rejected."""
         self._process, self._left = process, SMOKE_WORK
-        taken = True
-        for number, inputs in enumerate(drawn):
-            if not taken or (number >= SMOKE_SETS and self._left < 0):
-                break
-            taken = self._tried(inputs, Stage.SMOKE, "smoke shapes")
+        taken = all(
+            self._tried(inputs, Stage.SMOKE, "smoke shapes")
+            for number, inputs in enumerate(drawn)
+            if number < SMOKE_SETS or self._left >= 0
+        )
         self._left = WORK
         return taken
 
@@ -130,11 +127,11 @@ class Decision:
             return
         share = min(CALL_WORK, self._left / remaining)
         *larger, problem = shape.problems
-        growth = _Growth()
+        known: list[tuple[int, float]] = []
         took = self._try_problem(shape.label, problem, 1 if larger else shape.sets, share)
         while took == "right":
-            growth.note(_volume(problem), self._call_work)
-            fitting = [item for item in larger if growth.at(_volume(item)) <= share]
+            known.append((_volume(problem), self._call_work))
+            fitting = [item for item in larger if _expected(known, _volume(item)) <= share]
             larger = [item for item in larger if item not in fitting]
             if not fitting:
                 return
@@ -145,8 +142,11 @@ class Decision:
         if took == "too long":
             self._log.not_checked.append(f"{shape.label}: it takes too long in the interpreter")
 
-    def _try_problem(self, label: str, problem: Problem, count: int, share: float) -> Taken:
-        """So many input sets of one problem, as far as the share of the work goes."""
+    def _try_problem(
+        self, label: str, problem: Problem, count: int, share: float
+    ) -> Literal["right", "refused", "too long"]:
+        """How the kernel took so many input sets of one problem, as far as the share of the work
+        goes."""
         if not is_regular(self._problem, problem):
             return "refused"
         try:
@@ -177,14 +177,15 @@ class Decision:
         """Whether the kernel takes the shape. Raises Rejected where it is wrong there and launches
         the functions that it launches at the true shape, and where it takes too long."""
         log, sets, process = self._log, inputs.sets, self._process
-        call = f"{stage.value} {inputs.label}"
         with inputs.handout() as handout:
             try:
-                bind(process, call, handout, INTERPRET_S)
-                answer = ask_once(process, handout, stage, INTERPRET_S, call, work=limit)
+                bind(process, handout, INTERPRET_S)
+                answer = ask_once(process, handout, stage, INTERPRET_S, work=limit)
             except Rejected as rejection:
-                if not _refuses_shape(rejection):
-                    raise
+                outcome = rejection.outcome
+                refused = rejection.raised or outcome in (Outcome.INVALID, Outcome.UNPROVEN)
+                if not refused or outcome is Outcome.TIMEOUT:
+                    raise  # neither the kernel nor the interpreter said that it is not for this
                 self._shows_nothing(stage, label, rejection.reason)
                 return False
             launched = set(names_in(answer.get("launched")))
@@ -222,37 +223,20 @@ class Decision:
         self._log.specialised(stage, label, reason)
 
 
-class _Growth:
-    """How much work grows with a problem's volume."""
-
-    def __init__(self) -> None:
-        self._known: list[tuple[int, float]] = []
-
-    def note(self, volume: int, work: float) -> None:
-        """What one took."""
-        self._known.append((volume, work))
-
-    def at(self, volume: int) -> float:
-        """What one is expected to take: in proportion to one known, on the line through two."""
-        if not self._known:
-            return 0.0
-        last, work = self._known[-1]
-        slope = work / last
-        if len(self._known) > 1:
-            before, less = self._known[-2]
-            slope = max(0.0, (work - less) / max(1, last - before))
-        return work + slope * (volume - last)
+def _expected(known: Sequence[tuple[int, float]], volume: int) -> float:
+    """The work at a volume by what it was at others: in proportion to one, on the line through the
+    last two."""
+    last, work = known[-1]
+    slope = work / last
+    if len(known) > 1:
+        before, less = known[-2]
+        slope = max(0.0, (work - less) / max(1, last - before))
+    return work + slope * (volume - last)
 
 
 def _volume(problem: Problem) -> int:
     """The product of a problem's sizes, which bounds how its work grows."""
     return prod(max(1, size) for size in problem.sizes.values())
-
-
-def _refuses_shape(rejection: Rejected) -> bool:
-    """Whether the kernel, or the interpreter, said that it does not do this shape."""
-    refused = rejection.raised or rejection.outcome in (Outcome.INVALID, Outcome.UNPROVEN)
-    return refused and rejection.outcome is not Outcome.TIMEOUT
 
 
 def shapes_for(problem: Problem, block: int) -> list[tuple[str, Problem]]:

@@ -71,17 +71,6 @@ class Deciding:
             DecidingShape("no dimension small", self.large, 1),
         ]
 
-    def long(self, block: int) -> list[DecidingShape]:
-        """Each dimension long in turn: a little over two blocks, then at its true size."""
-        length = max(LEAST_LONG, int(block * BLOCKS)) | 1
-        within = [name for name in self.free if length < self.original[name]]
-        beyond = [name for name in self.free if name not in within]
-        return [
-            *(self._around(f"over two blocks of {n}", [{n: length}], 2) for n in within),
-            *(self._at_true(name, 2, SHORTEST - 1) for name in beyond),
-            *(self._at_true(name, 1, length) for name in within),
-        ]
-
     def tiled(self) -> list[DecidingShape]:
         """More tiles than a GPU has multiprocessors, for a kernel whose programs take one after the
         other: two dimensions at their true sizes, or at as large a part of them as time allows."""
@@ -92,17 +81,17 @@ class Deciding:
         for pair in largest[:MOST_PAIRS]:
             sizes = [{name: true[name] // part | 1 for name in pair} for part in PARTS]
             label = f"long {' and '.join(pair)}"
-            found.append(self._around(label, [{name: true[name] for name in pair}, *sizes], 1))
+            found.append(self.around(label, [{name: true[name] for name in pair}, *sizes], 1))
         return found
 
-    def _at_true(self, name: str, sets: int, least: int) -> DecidingShape:
+    def at_true(self, name: str, sets: int, least: int) -> DecidingShape:
         """`least`: what a shorter dimension that stands in for the true one is longer than."""
         size = self.original[name]
         shorter = takewhile(lambda n: n > least, (size // STEP**n | 1 for n in count(1)))
         small = [SHORTEST] if least < SHORTEST < size else []
-        return self._around(f"long {name}", [{name: n} for n in (size, *shorter, *small)], sets)
+        return self.around(f"long {name}", [{name: n} for n in (size, *shorter, *small)], sets)
 
-    def _around(self, label: str, sizes: Iterable[Mapping[str, int]], sets: int) -> DecidingShape:
+    def around(self, label: str, sizes: Iterable[Mapping[str, int]], sets: int) -> DecidingShape:
         """These sizes, the others medium or little."""
         found: dict[Problem, None] = {}
         for given in sizes:
@@ -135,8 +124,16 @@ def deciding(problem: Problem) -> Deciding:
 
 @functools.lru_cache(maxsize=64)
 def long_shapes(problem: Problem, block: int) -> list[DecidingShape]:
-    """Those with one long dimension, for a kernel of such blocks."""
-    return deciding(problem).long(block)
+    """Those with one long dimension, for a kernel of such blocks: each in turn a little over two of
+    them, then at its true size."""
+    found, length = deciding(problem), max(LEAST_LONG, int(block * BLOCKS)) | 1
+    within = [name for name in found.free if length < found.original[name]]
+    beyond = [name for name in found.free if name not in within]
+    return [
+        *(found.around(f"over two blocks of {n}", [{n: length}], 2) for n in within),
+        *(found.at_true(name, 2, SHORTEST - 1) for name in beyond),
+        *(found.at_true(name, 1, length) for name in within),
+    ]
 
 
 def is_regular(problem: Problem, shape: Problem) -> bool:

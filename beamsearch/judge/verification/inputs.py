@@ -10,21 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TypeAlias
+from itertools import chain
+from typing import Any
 
 import torch
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.arguments import (
-    Layout,
-    derive_seed,
-    fill_all,
-    rearranged,
-    storages_of,
-)
+from beamsearch.judge.arguments import Layout, derive_seed, fill_all, rearranged, storages_of
 from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer, SharedMemory, give_back_if_short
-from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments
-from beamsearch.judge.verification.handout import Handout
+from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments, open_tensor
 from beamsearch.judge.verification.negative_controls import (
     CannotTell,
     Sway,
@@ -32,7 +26,7 @@ from beamsearch.judge.verification.negative_controls import (
     expect,
 )
 from beamsearch.judge.verification.oracle import Expected, find_updates, oracle_dtype, run_oracle
-from beamsearch.judge.verification.tolerance import Difference, compare
+from beamsearch.judge.verification.tolerance import Difference
 from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
 from beamsearch.problem.instance import Instance, instantiate
 from beamsearch.problem.problem import Problem
@@ -43,6 +37,44 @@ SWAY_ELEMENTS = 1 << 24
 """Outputs of at most so many elements store how far they move: two bytes each."""
 ALWAYS_STORED = 2
 """Sets that stay in memory however large they are: timing rotates through them."""
+
+
+@dataclass(frozen=True)
+class Handout:
+    """An input set in memory that one process maps, and where its results go."""
+
+    of: InputSet
+    given: dict[str, Any]
+    """What a call is bound to: `arguments`, and how their `storages` are mapped."""
+    wanted: dict[str, Any]
+    """Where its results go: `outputs`, and how their `storages` are mapped."""
+    inputs: list[Buffer]
+    results: list[Buffer]
+    checksums: list[int]
+    """Of the inputs, as they were handed out; of renewed ones, once their results are expected."""
+
+    def changed(self) -> set[int]:
+        """Numbers of the inputs' and parameters' storages that are not as they were handed out."""
+        sums = zip(self.inputs, self.checksums, strict=True)
+        return {number for number, (buffer, sum_) in enumerate(sums) if buffer.checksum() != sum_}
+
+    def state(self, name: str) -> tuple[int, torch.Tensor]:
+        """A parameter or buffer of the model: its storage's number, and what it holds."""
+        place = self.given["arguments"]["state"][name]["tensor"]
+        storages = [buffer.storage for buffer in self.inputs]
+        return place["storage"], open_tensor(place, storages, str(storages[0].device))
+
+    def sum_up(self, instance: Instance) -> None:
+        """Take the checksums of these values, which are in the inputs or ought to be."""
+        pairs = zip(self.inputs, storages_of(instance).values(), strict=True)
+        self.checksums[:] = [buffer.checksum_with(storage) for buffer, storage in pairs]
+
+    def returned(self) -> list[torch.Tensor]:
+        """What came back, on the judge's memory."""
+        return [
+            buffer.view(expected.dtype, tuple(expected.oracle.shape))
+            for buffer, expected in zip(self.results, self.of.returned, strict=True)
+        ]
 
 
 @dataclass(eq=False)
@@ -57,19 +89,12 @@ class InputSet:
     """Of what `forward` returns, then of the buffers that it updates."""
     instance: Instance | None
     """Where handouts are copied from it; on a GPU the shared memory is the only copy."""
-    shared: SetHandout | None = None
+    shared: Handout | None = None
     """On a GPU: the set in memory, none where it is made anew each time."""
     sway: Sway | None = field(default=None, init=False)
     """How far rounding moves its outputs, where that was asked and is small enough to store."""
     awaits_oracle: bool = field(default=False, init=False)
     """Whether its values were renewed since its oracle and checksums were made."""
-
-    def results(self, handout: SetHandout) -> list[torch.Tensor]:
-        """What came back, on the judge's memory."""
-        return [
-            buffer.view(expected.dtype, tuple(expected.oracle.shape))
-            for buffer, expected in zip(handout.results, self.returned, strict=True)
-        ]
 
     @property
     def returned(self) -> list[Expected]:
@@ -91,7 +116,7 @@ class InputSet:
         return self.sets.instance(self.seed, self.distribution)
 
     @contextmanager
-    def handout(self, layout: Layout | None = None) -> Iterator[SetHandout]:
+    def handout(self, layout: Layout | None = None) -> Iterator[Handout]:
         """The set as one process may have it; repaired or thrown away afterwards.
 
         A layout other than the plain one is for small sets: it is a copy of its own.
@@ -100,31 +125,26 @@ class InputSet:
             if self.awaits_oracle:
                 self.expect()
             yield self.shared
-        elif self.instance is None and layout is None:
-            yield from self._made_anew()
-        else:
-            instance = self.instance or self.anew()
-            given = self.sets.hand_out(self, rearranged(instance, layout) if layout else instance)
+            return
+        sets, instance = self.sets, self.instance or self.anew()
+        if self.instance is None and layout is None:  # it is in memory while it is needed
             try:
+                self.expected = self._oracles(instance)
+                given = sets.hand_out(self, instance, sets.spare)
+                sets.spare = given.inputs
+                del instance
+                sets.release()
                 yield given
             finally:
-                shared = self.sets.result_buffers.values()
-                for buffer in (*given.inputs, *given.results):
-                    if buffer not in shared:
-                        buffer.close()
-
-    def _made_anew(self) -> Iterator[SetHandout]:
-        """A set that is not in memory, for as long as it is needed."""
-        sets, instance = self.sets, self.anew()
+                self.expected = [item.without_oracle() for item in self.expected]
+            return
+        given = sets.hand_out(self, rearranged(instance, layout) if layout else instance)
         try:
-            self.expected = self._oracles(instance)
-            given = sets.hand_out(self, instance, sets.spare)
-            sets.spare = given.inputs
-            del instance
-            sets.release()
             yield given
         finally:
-            self.expected = [item.without_oracle() for item in self.expected]
+            for buffer in (*given.inputs, *given.results):
+                if buffer not in sets.result_buffers.values():
+                    buffer.close()
 
     def _oracles(self, instance: Instance) -> list[Expected]:
         oracles = run_oracle(instance, instance.inputs, self.sets.wide)
@@ -138,18 +158,12 @@ class InputSet:
 
         Raises CannotTell where the set turns out to prove nothing, which drops it.
         """
-        expected = self.expected[index]
-        plain = compare(result, expected.oracle, expected.scale)
+        plain = self.expected[index].difference(result)
         if plain.passed or self.distribution in ("ties", NOT_A_NUMBER):
             return plain
         sets = self.sets
-        sway = self.sway or Sway(
-            instance=lambda: self.instance or self.anew(),
-            other=partial(sets.instance, self.seed + 1, self.distribution),
-            wide=sets.wide,
-            dtype=sets.problem.dtype,
-            seed=self.seed,
-        )
+        made = partial(sets.instance, distribution=self.distribution)
+        sway = self.sway or Sway(made, self.seed, sets.wide, sets.problem.dtype)
         if sum(item.oracle.numel() for item in self.expected) <= SWAY_ELEMENTS:
             self.sway = sway
         try:
@@ -170,25 +184,21 @@ class InputSet:
             self.shared.sum_up(instance)
 
     def renew(self, seed: int | None = None) -> None:
-        """Other values in the same shared memory: from this seed, with their oracle; else from one
-        that nobody can know, and results cannot be compared until `expect` has made theirs."""
+        """Other values in the same shared memory: from this seed, else from one that nobody can
+        know. Results cannot be compared until `expect` has made their oracle."""
         assert self.shared is not None
         self.sets.release(only_if_short=True)
         new = secrets.randbits(62) if seed is None else seed
         instance = self.sets.instance(new, self.distribution)
-        expected = self.expected if seed is None else self._oracles(instance)
         # Nothing above changed the set: memory may have run out.
-        self.seed, self.sway, self.expected = new, None, expected
-        self.awaits_oracle = seed is None
+        self.seed, self.sway, self.awaits_oracle = new, None, True
         fill_all(self.shared.inputs, instance)
-        if seed is not None:
-            self.shared.sum_up(instance)
         del instance
         self.sets.release(only_if_short=True)
 
     def expect(self) -> None:
-        """The oracle of values that were renewed without it, and their checksums: all from their
-        seed, whatever was done to the shared memory since."""
+        """The oracle of renewed values, and their checksums: all from their seed, whatever was done
+        to the shared memory since."""
         assert self.shared is not None
         instance = self.anew()
         self.shared.sum_up(instance)
@@ -196,9 +206,6 @@ class InputSet:
         self.awaits_oracle = False
         del instance
         self.sets.release(only_if_short=True)
-
-
-SetHandout: TypeAlias = Handout[InputSet]
 
 
 class InputSets:
@@ -209,7 +216,7 @@ class InputSets:
     the seed and the problem alone.
     """
 
-    def __init__(self, problem: Problem, device: str, memory: SharedMemory, seed: int) -> None:
+    def __init__(self, problem: Problem, memory: SharedMemory, seed: int) -> None:
         self.problem = problem
         self.updates: tuple[str, ...] = ()
         """Names of the model's buffers that the reference updates."""
@@ -218,8 +225,8 @@ class InputSets:
         self.spare: list[Buffer] = []
         """What sets that are made anew take turns in."""
         self.result_buffers: dict[tuple[int, int], Buffer] = {}
-        self._device = device
         self._memory = memory
+        self._device = memory.device
         self._seed = seed
         self._lock = threading.Lock()
         self._sets: dict[str, InputSet] = {}
@@ -230,10 +237,8 @@ class InputSets:
     def at(self, problem: Problem) -> InputSets:
         """Those of the same problem at other sizes."""
         with self._lock:
-            if problem not in self._elsewhere:
-                made = InputSets(problem, self._device, self._memory, self._seed)
-                self._elsewhere[problem] = made
-            return self._elsewhere[problem]
+            made = InputSets(problem, self._memory, self._seed)
+            return self._elsewhere.setdefault(problem, made)
 
     @cached_property
     def wide(self) -> torch.dtype:
@@ -265,11 +270,6 @@ class InputSets:
                     "more than their rounding, or another --dtype."
                 )
             return drawn
-
-    def with_not_a_number(self) -> InputSet | None:
-        """Inputs a few of which are no numbers; none where the operation takes no such thing."""
-        with self._lock:
-            return self._find(f"{NOT_A_NUMBER} #1", NOT_A_NUMBER)
 
     def _find(self, label: str, distribution: Distribution) -> InputSet | None:
         """The set of that name, built where it is not there yet; none where it proves nothing."""
@@ -315,12 +315,10 @@ class InputSets:
     def release(self, *, only_if_short: bool = False) -> None:
         """What the oracle left over belongs to the candidates; it may stay in torch's cache while
         they do not miss it."""
-        if self._device == "cpu":
-            return
-        if only_if_short:
-            give_back_if_short(self._device)
-        else:
+        if not only_if_short:
             torch.cuda.empty_cache()
+        elif self._device != "cpu":
+            give_back_if_short(self._device)
 
     def store_only(self, kept: InputSet) -> None:
         """Give back the memory of all other sets: from now on they are made anew each time. No
@@ -346,19 +344,19 @@ class InputSets:
 
     def hand_out(
         self, inputs: InputSet, instance: Instance, buffers: Sequence[Buffer] = ()
-    ) -> SetHandout:
+    ) -> Handout:
         """An instance's values in shared memory: in these buffers, or in new ones."""
         storages = storages_of(instance)
         sizes = [storage.nbytes() + 2 * GUARD_BYTES for storage in storages.values()]
         buffers = list(buffers) or [self._memory.allocate(size) for size in sizes]
         fill_all(buffers, instance)
-        places = {pointer: index for index, pointer in enumerate(storages)}
-
-        def number(tensor: torch.Tensor) -> int:
-            return places[tensor.untyped_storage().data_ptr()]
-
+        numbers = {pointer: number for number, pointer in enumerate(storages)}
         try:
-            arguments = encode_arguments(instance.arguments, number, GUARD_BYTES)
+            arguments = encode_arguments(
+                instance.arguments,
+                lambda tensor: numbers[tensor.untyped_storage().data_ptr()],
+                GUARD_BYTES,
+            )
         except TypeError as error:
             raise ProblemError(f"{self.problem.name}: {error}") from error
         results, outputs = [], []
@@ -385,11 +383,8 @@ class InputSets:
         for sets in self._elsewhere.values():
             sets.close()
         with self._lock:
-            buffers = [*self.result_buffers.values(), *self.spare]
-            for inputs in self._sets.values():
-                buffers += inputs.shared.inputs if inputs.shared else []
-            for buffer in buffers:
+            stored = [inputs.shared.inputs for inputs in self._sets.values() if inputs.shared]
+            for buffer in chain(self.result_buffers.values(), self.spare, *stored):
                 buffer.close()
             self._sets, self.result_buffers, self.spare = {}, {}, []
-            self._stored_bytes = 0
         self.release()

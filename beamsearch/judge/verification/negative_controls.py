@@ -30,7 +30,6 @@ from beamsearch.judge.verification.tolerance import (
     MOVED_SHARE,
     PIECE,
     Difference,
-    compare,
     errors,
     mean_and_spread,
     pieces,
@@ -136,21 +135,17 @@ def check_controls(expected: Expected, other: torch.Tensor) -> None:
     """Zeros, a constant, the output of other inputs, and an output with a small part missing all
     fail against the oracle; `other` is the oracle's output for other inputs. Raises CannotTell."""
     oracle, dtype = expected.oracle, expected.dtype
-    zeros = torch.zeros((), dtype=dtype, device=oracle.device).expand(oracle.shape)
-    controls: dict[str, Callable[[], torch.Tensor]] = {
-        "an all-zero output": lambda: zeros,
-        "the output of other inputs": lambda: other.to(dtype),
-    }
+    zero, mean = oracle.new_zeros((), dtype=dtype), mean_and_spread(oracle)[0]
+    zeros, stale = zero.expand(oracle.shape), other.to(dtype)
+    controls = {"an all-zero output": zeros, "the output of other inputs": stale}
     if oracle.numel() > 1:
-        mean, _ = mean_and_spread(oracle)
-        controls["a constant output"] = lambda: torch.full_like(oracle, mean, dtype=dtype)
-    for name, make in controls.items():
-        if would_pass(make(), expected):
+        controls["a constant output"] = torch.full_like(zero, mean).expand(oracle.shape)
+    for name, wrong in controls.items():
+        if would_pass(wrong, expected):
             raise CannotTell(f"{name} would pass")
-    if oracle.numel() > 1:
-        for name, replaced in (("zero", zeros), ("stale", other.to(dtype))):
-            if hides_a_part(replaced, expected):
-                raise CannotTell(f"an output with a small part {name} would pass")
+    for name, replaced in (("zero", zeros), ("stale", stale)):
+        if oracle.numel() > 1 and hides_a_part(replaced, expected):
+            raise CannotTell(f"an output with a small part {name} would pass")
 
 
 def would_pass(wrong: torch.Tensor, expected: Expected) -> bool:
@@ -158,7 +153,7 @@ def would_pass(wrong: torch.Tensor, expected: Expected) -> bool:
     for got, want, moved in pieces(wrong, expected.oracle, expected.moved):
         if bool(_noticed(got, want, expected, moved).any()):
             return False
-    return compare(wrong, expected.oracle, expected.scale, expected.moved).passed
+    return expected.difference(wrong).passed
 
 
 def hides_a_part(replaced: torch.Tensor, expected: Expected) -> bool:
@@ -166,20 +161,19 @@ def hides_a_part(replaced: torch.Tensor, expected: Expected) -> bool:
 
     A part that is the same after replacement, such as zeros where zeros belong, does not count.
     """
-    oracle = expected.oracle
-    size = -(-oracle.numel() // PARTS)
-    changed = noticed = torch.zeros((), dtype=torch.int64, device=oracle.device)
+    size = -(-expected.oracle.numel() // PARTS)
+    changed = noticed = 0
     whole = size * max(1, PIECE // size)
-    for got, want, moved in pieces(replaced, oracle, expected.moved, size=whole):
-        changed = changed + _parts(got != want.to(expected.dtype), size)
-        noticed = noticed + _parts(_noticed(got, want, expected, moved), size)
-    return int(changed - noticed) > max(1, int(changed) // UNNOTICED)
+    for got, want, moved in pieces(replaced, expected.oracle, expected.moved, size=whole):
+        changed += _parts(got != want.to(expected.dtype), size)
+        noticed += _parts(_noticed(got, want, expected, moved), size)
+    return changed - noticed > max(1, changed // UNNOTICED)
 
 
-def _parts(mask: torch.Tensor, size: int) -> torch.Tensor:
+def _parts(mask: torch.Tensor, size: int) -> int:
     """How many parts of this size hold at least one."""
     short = -mask.numel() % size
-    return torch.nn.functional.pad(mask, (0, short)).view(-1, size).any(1).sum()
+    return int(torch.nn.functional.pad(mask, (0, short)).view(-1, size).any(1).sum())
 
 
 def _noticed(
@@ -195,13 +189,12 @@ class Sway:
     """How far each output of one input set moves, as far as it was measured so far: it depends on
     the set alone, not on who was judged. Thread-safe."""
 
-    instance: Callable[[], Instance]
-    other: Callable[[], Instance]
-    """Of another seed, for the controls."""
+    make: Callable[[int], Instance]
+    """The set's values from its seed; from another one, those of the controls."""
+    seed: int
     wide: torch.dtype
     dtype: str
     """The problem's."""
-    seed: int
     _moved: list[torch.Tensor] = field(default_factory=list)
     _pairs: int = 0
     _proven: set[tuple[int, int]] = field(default_factory=set)
@@ -220,7 +213,7 @@ class Sway:
         if plain.not_finite or not result.is_floating_point():
             return plain
         with self._lock:
-            instance = self.instance()
+            instance = self.make(self.seed)
             left, difference = plain.wrong, plain
             most = PAIRS + WIDE_PAIRS * any(item.scale.tf32 for item in every)
             for pairs in range(1, most + 1):
@@ -231,10 +224,10 @@ class Sway:
                     # At least the median of its row, so that no element is strict by luck.
                     moved = moved.maximum(moved.median(-1, keepdim=True).values)
                 expected = replace(every[index], moved=moved)
-                difference = compare(result, expected.oracle, expected.scale, expected.moved)
+                difference = expected.difference(result)
                 if difference.passed:
                     if (index, self._pairs) not in self._proven:
-                        others = run_oracle(instance, self.other().inputs, self.wide)
+                        others = run_oracle(instance, self.make(self.seed + 1).inputs, self.wide)
                         check_controls(expected, others[index])
                         self._proven.add((index, self._pairs))
                     return replace(difference, excused=plain.wrong)
@@ -249,8 +242,10 @@ class Sway:
         if not self._moved:
             own = run_reference(instance)
             self._moved = [_distance(a, b.oracle) for a, b in zip(own, every, strict=True)]
-        tf32 = any(item.scale.tf32 for item in every)
-        amount, times = half_units(self.dtype, tf32=tf32), 1
+        tf32, dtype = any(item.scale.tf32 for item in every), getattr(torch, self.dtype)
+        amount, times = ROUNDINGS.get(self.dtype, 16) * torch.finfo(dtype).eps / 2, 1
+        if tf32:
+            amount = max(amount, TF32_HALF_UNIT)
         if self._pairs >= PAIRS:
             times = MOVED_SHARE[tf32]
             amount *= WIDE * times
@@ -260,13 +255,6 @@ class Sway:
             for moved, output, expected in zip(self._moved, outputs, every, strict=True):
                 moved.copy_(moved.maximum(_distance(output, expected.oracle) / times))
         self._pairs += 1
-
-
-def half_units(dtype: str, *, tf32: bool) -> float:
-    """The share of a value that rounding may take: some half units of the dtype's last place, or
-    one of TF32's."""
-    amount = ROUNDINGS.get(dtype, 16) * torch.finfo(getattr(torch, dtype)).eps / 2
-    return max(amount, TF32_HALF_UNIT) if tf32 else amount
 
 
 def rounded_otherwise(seed: int, amount: float, twin: bool) -> Change:

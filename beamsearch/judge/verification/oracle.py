@@ -9,7 +9,15 @@ from typing import Any
 import torch
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.verification.tolerance import TOLERANCE, Scale, mean_and_spread, rms_error
+from beamsearch.judge.verification.tolerance import (
+    TOLERANCE,
+    Difference,
+    Scale,
+    compare,
+    mean_and_spread,
+    rms_error,
+)
+from beamsearch.problem.dispatch_modes import Tf32
 from beamsearch.problem.instance import Instance
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.precision import products
@@ -39,6 +47,10 @@ class Expected:
     """Of the reference's own output; empty where it is not known."""
     moved: torch.Tensor | None = None
     """How far each element moves under rounding; none where that was not measured."""
+
+    def difference(self, result: torch.Tensor) -> Difference:
+        """How far a result is from this output."""
+        return compare(result, self.oracle, self.scale, self.moved)
 
     def without_oracle(self) -> "Expected":
         """The same with the oracle's shape alone."""
@@ -143,8 +155,6 @@ def expected_of(
     """What each output is judged by, and PyTorch's own outputs in the problem's dtype, by the rule
     of precision. Where that allows TF32 and an operation would use it on a GPU, the noise is that
     of operands cut to TF32 too."""
-    from beamsearch.problem.dispatch_modes import Tf32
-
     with products(instance.precision):
         with Tf32() as by_default:
             own = run_reference(instance)

@@ -1,14 +1,14 @@
 """A kernel's own Python, called on the GPU as users will call it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, guarded, load, number_in
+from beamsearch.judge.runner.client import CALL
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
 from beamsearch.judge.sources import source_key, write_source
 from beamsearch.judge.verification.inputs import InputSet
@@ -25,16 +25,16 @@ Calls = Callable[[str, Form, InputSet, Log], float]
 """Calls a source that a process was opened for; see `OwnPython._called`."""
 
 
+@dataclass
 class OwnPython:
     """Calls each source once, in a process with a GPU. One that holds the lane at a time."""
 
-    def __init__(self, servers: ForkServers, gpu: Gpu, device: int, scratch: Path) -> None:
-        self._servers = servers
-        self._gpu = gpu.model_dump(mode="json")
-        self._device = device
-        self._scratch = scratch
-        self._host_us: dict[str, float] = {}
-        """By the source's key."""
+    servers: ForkServers
+    gpu: Gpu
+    device: int
+    scratch: Path
+    _host_us: dict[str, float] = field(default_factory=dict)
+    """By the source's key."""
 
     @contextmanager
     def opened(self, sources: Iterable[str]) -> Iterator[Calls]:
@@ -50,9 +50,9 @@ class OwnPython:
                         future.result().end()
 
     def _open(self, key: str) -> CandidateProcess:
-        process = self._servers.fork("calling", key=key)
+        process = self.servers.fork("calling", key=key)
         try:
-            process.ask("open", FIRST_CALL_S, device=self._device)
+            process.ask("open", FIRST_CALL_S, device=self.device)
         except BaseException:
             process.end()
             raise
@@ -84,10 +84,9 @@ class OwnPython:
         }
         try:
             guarded(stage, "its compiled code", process.ask, "reuse", FIRST_CALL_S, **known)
-            load(process, write_source(self._scratch, source), self._gpu)
+            load(process, write_source(self.scratch, source), self.gpu.model_dump(mode="json"))
             run_sets(process, [inputs], stage, told, GPU_CALL_S, FIRST_CALL_S)
-            call = {"name": f"{stage.value} {inputs.label}", "count": TIMED_CALLS}
-            what = "timing its host code"
+            what, call = "timing its host code", {"name": CALL, "count": TIMED_CALLS}
             answer = guarded(stage, what, process.ask, "host_time", GPU_CALL_S, **call)
         finally:
             process.end()

@@ -8,10 +8,11 @@ import torch
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.arguments import Layout
-from beamsearch.judge.rejection import Log, Rejected
+from beamsearch.judge.rejection import GPU_CALL_S, INTERPRET_S, Log, Rejected
 from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.stages import Callee, bind, call_once, run_sets
 from beamsearch.judge.verification.tolerance import compare
+from beamsearch.problem.input_values import NOT_A_NUMBER
 from beamsearch.records.verdict import Outcome, Stage
 
 RUNS = 3
@@ -20,14 +21,9 @@ LAYOUTS: dict[Layout, str] = {
     "strided": "inputs that are not contiguous",
     "misaligned": "misaligned inputs",
 }
-BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Whole numbers by bytes: among them not-a-number equals itself."""
-
-Opener = Callable[[Layout], AbstractContextManager[Callee]]
-"""Has the kernel ready for a call with inputs of that layout."""
 
 
-def check_determinism(process: Callee, inputs: InputSet, log: Log, timeout_s: float) -> None:
+def check_determinism(process: Callee, inputs: InputSet, log: Log) -> None:
     """The same inputs three times. Raises Rejected where a run is wrong or far from the first.
 
     Results that differ in bits are reported: sums gathered with atomic additions, as in a split-K
@@ -35,17 +31,17 @@ def check_determinism(process: Callee, inputs: InputSet, log: Log, timeout_s: fl
     is rounding, far below the tolerance. A data race loses whole terms: some run is then outside
     the tolerance of the oracle, or two runs are outside the tolerance of each other.
     """
-    stage, name = Stage.DETERMINISM, f"determinism {inputs.label}"
-    changing = 0
+    stage, changing = Stage.DETERMINISM, 0
     with inputs.handout() as handout:
-        bind(process, name, handout, timeout_s)
-        call_once(process, handout, stage, timeout_s, name)
-        first = [result.clone() for result in inputs.results(handout)]
+        bind(process, handout, GPU_CALL_S)
+        call_once(process, handout, stage, GPU_CALL_S)
+        first = [result.clone() for result in handout.returned()]
         for run in range(2, RUNS + 1):
-            call_once(process, handout, stage, timeout_s, name)
-            results = inputs.results(handout)
+            call_once(process, handout, stage, GPU_CALL_S)
+            results = handout.returned()
             for result, before, expected in zip(results, first, inputs.returned, strict=True):
-                bits = BITS[result.element_size()]
+                # Among whole numbers not-a-number equals itself.
+                bits = getattr(torch, f"int{8 * result.element_size()}")
                 changed = int((result.view(bits) != before.view(bits)).sum())
                 changing = max(changing, changed)
                 if not changed:
@@ -65,21 +61,21 @@ def check_determinism(process: Callee, inputs: InputSet, log: Log, timeout_s: fl
         log.passed(stage, "bitwise equal", f"{RUNS} runs")
 
 
-def check_two_alive(process: Callee, drawn: Sequence[InputSet], log: Log, timeout_s: float) -> None:
+def check_two_alive(process: Callee, drawn: Sequence[InputSet], log: Log) -> None:
     """A first result, looked at after a second call while both are alive. Raises Rejected where the
     second call changed it, as a kernel does that returns memory it keeps."""
-    name, second = "two results alive", "two results alive, second"
     with drawn[0].handout() as handout, drawn[-1].handout() as other:
-        bind(process, name, handout, timeout_s)
-        bind(process, second, other, timeout_s)
+        bind(process, handout, INTERPRET_S)
+        bind(process, other, INTERPRET_S, "second")
         try:
-            call_once(process, handout, Stage.SMOKE, timeout_s, name, second)
+            call_once(process, handout, Stage.SMOKE, INTERPRET_S, then="second")
         except Rejected as rejection:
             if rejection.outcome is not Outcome.WRONG:
                 raise
             reason = f"a result is changed by the next call: {rejection.reason}; return new memory"
             raise Rejected(Outcome.WRONG, Stage.SMOKE, reason) from rejection
-    log.passed(Stage.SMOKE, name, "the second call leaves the first result as it is")
+    message = "the second call leaves the first result as it is"
+    log.passed(Stage.SMOKE, "two results alive", message)
 
 
 def check_not_a_number(
@@ -87,13 +83,14 @@ def check_not_a_number(
 ) -> None:
     """Whether what is not a number comes through as in the reference: reported; where it does not
     and `strict` is asked for, refused. Raises Rejected."""
-    inputs = sets.with_not_a_number()
-    if inputs is None:
+    try:
+        drawn = sets.draw(1, [NOT_A_NUMBER])
+    except ProblemError:
         log.not_checked.append("not-a-number: the reference takes no such inputs")
         return
     passed, message = True, "as in the reference"
     try:
-        run_sets(process, [inputs], Stage.SMOKE, Log(), timeout_s)
+        run_sets(process, drawn, Stage.SMOKE, Log(), timeout_s)
     except Rejected as rejection:
         if strict or not (rejection.raised or rejection.outcome is Outcome.WRONG):
             raise  # else its process is as good as before
@@ -101,23 +98,25 @@ def check_not_a_number(
     log.reported(Stage.SMOKE, "not-a-number", passed, message)
 
 
-def tell_layouts(opened: Opener, sets: InputSets, log: Log, timeout_s: float) -> None:
-    """The kernel on inputs that are not contiguous, or not aligned: reported, never rejected."""
+def tell_layouts(
+    opened: Callable[[Layout], AbstractContextManager[Callee]],
+    sets: InputSets,
+    log: Log,
+    timeout_s: float,
+) -> None:
+    """The kernel on inputs that are not contiguous, or not aligned: reported, never rejected.
+    `opened` has it ready for a call with inputs of that layout."""
     try:
         inputs = sets.draw(1)[0]
     except ProblemError as error:
         log.not_checked.append(f"other layouts: {error}")
         return
     for layout, label in LAYOUTS.items():
-        name = f"{layout} {inputs.label}"
         passed, message = True, "right"
         try:
-            with (
-                opened(layout) as callee,
-                inputs.handout(layout) as handout,
-            ):
-                bind(callee, name, handout, timeout_s)
-                call_once(callee, handout, Stage.LAYOUT, timeout_s, name)
+            with opened(layout) as callee, inputs.handout(layout) as handout:
+                bind(callee, handout, timeout_s)
+                call_once(callee, handout, Stage.LAYOUT, timeout_s)
         except Rejected as rejection:
             passed, message = False, rejection.reason
         log.reported(Stage.LAYOUT, label, passed, message)

@@ -6,14 +6,15 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from beamsearch.errors import ProblemError
+from beamsearch.judge.arguments import poison_all
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import Log, Rejected, guarded, names_in
-from beamsearch.judge.runner.client import Replay
+from beamsearch.judge.runner.client import CALL, Replay
 from beamsearch.judge.sandbox.processes import CandidateProcess
-from beamsearch.judge.verification.inputs import InputSet, SetHandout
+from beamsearch.judge.verification.inputs import Handout, InputSet
 from beamsearch.judge.verification.negative_controls import CannotTell
 from beamsearch.judge.verification.oracle import Expected
-from beamsearch.judge.verification.tolerance import compare, lower_precision
+from beamsearch.judge.verification.tolerance import lower_precision
 from beamsearch.records.verdict import Outcome, Stage
 
 Callee = CandidateProcess | Replay
@@ -23,8 +24,8 @@ Loader = Callable[[str, Form], AbstractContextManager[Replay]]
 CHANGED_INPUTS = "the kernel changed its inputs or parameters; write to a new tensor"
 
 
-def bind(process: Callee, name: str, handout: SetHandout, timeout_s: float) -> None:
-    """Bind an input set under its name."""
+def bind(process: Callee, handout: Handout, timeout_s: float, name: str = CALL) -> None:
+    """Bind an input set, in place of the one that was bound under the name."""
     guarded(Stage.LOAD, "binding", process.ask, "bind", timeout_s, name=name, **handout.given)
 
 
@@ -43,9 +44,8 @@ def run_sets(
     for number, inputs in enumerate(chosen):
         limit_s = timeout_s if number or first_s is None else first_s
         with inputs.handout() as handout:
-            name = f"{stage.value} {inputs.label}"
-            bind(process, name, handout, limit_s)
-            excused, other = call_once(process, handout, stage, limit_s, name)
+            bind(process, handout, limit_s)
+            excused, other = call_once(process, handout, stage, limit_s)
             strides = strides or other
             if inputs.proves:
                 log.passed(stage, inputs.label, f"right on {shapes(handout)}{excused}")
@@ -59,37 +59,27 @@ def run_sets(
 
 
 def call_once(
-    process: Callee,
-    handout: SetHandout,
-    stage: Stage,
-    timeout_s: float,
-    name: str,
-    then: str | None = None,
+    process: Callee, handout: Handout, stage: Stage, timeout_s: float, **options: Any
 ) -> tuple[str, str]:
-    """Call what is bound under the name, and compare as `check_result`. `then` is called too before
-    the result is looked at. Raises Rejected."""
-    answer = ask_once(process, handout, stage, timeout_s, name, then=then)
+    """Call what is bound, and compare as `check_result`. Raises Rejected."""
+    answer = ask_once(process, handout, stage, timeout_s, **options)
     return check_result(process, answer, handout, stage)
 
 
 def ask_once(
-    process: Callee,
-    handout: SetHandout,
-    stage: Stage,
-    timeout_s: float,
-    name: str,
-    **options: Any,
+    process: Callee, handout: Handout, stage: Stage, timeout_s: float, **options: Any
 ) -> dict[str, Any]:
-    """Call what is bound under the name, and what its process answers. Raises Rejected."""
-    handout.poison()
-    options |= handout.wanted
-    return guarded(stage, place(handout), process.ask, "call", timeout_s, name=name, **options)
+    """Call what is bound, and what its process answers. Options as in `Harness.do_call`. Raises
+    Rejected."""
+    poison_all(handout.results)
+    options |= {"name": CALL, **handout.wanted}
+    return guarded(stage, place(handout), process.ask, "call", timeout_s, **options)
 
 
 def check_result(
     process: Callee,
     answer: dict[str, Any],
-    handout: SetHandout,
+    handout: Handout,
     stage: Stage,
     where: str = "",
 ) -> tuple[str, str]:
@@ -111,7 +101,7 @@ def check_result(
     )
 
 
-def damaged(answer: dict[str, Any], handout: SetHandout, touched: Collection[int]) -> str | None:
+def damaged(answer: dict[str, Any], handout: Handout, touched: Collection[int]) -> str | None:
     """What was written that should not have been, or should have been and is not, or none. Inputs
     are put back."""
     if guards := names_in(answer.get("guards")):
@@ -125,7 +115,7 @@ def damaged(answer: dict[str, Any], handout: SetHandout, touched: Collection[int
             if number not in changed.union(touched):
                 continue  # it is nothing that the kernel has to do with
             expected = inputs.updated[name]
-            difference = compare(value, expected.oracle, expected.scale)
+            difference = expected.difference(value)
             if not difference.passed:
                 told = difference.explain(value, expected.oracle)
                 return f"{name}, which the reference updates: {told}"
@@ -157,11 +147,11 @@ def misfits(reported: list[Any], wanted: Sequence[Expected]) -> str | None:
     return None
 
 
-def compare_values(handout: SetHandout) -> tuple[int, str | None]:
+def compare_values(handout: Handout) -> tuple[int, str | None]:
     """How many elements only rounding explains, none where the set turns out to prove nothing; and
     what is wrong, or none."""
     inputs, excused = handout.of, 0
-    for index, result in enumerate(inputs.results(handout)):
+    for index, result in enumerate(handout.returned()):
         expected = inputs.expected[index]
         try:
             difference = inputs.compare(index, result)
@@ -188,12 +178,12 @@ def other_strides(told: dict[str, Any], expected: Expected) -> str:
     return f"an output has strides {tuple(stride)}, the reference's has {expected.stride}"
 
 
-def place(handout: SetHandout) -> str:
+def place(handout: Handout) -> str:
     """The input set as a reason names it."""
     return f"on {handout.of.label} inputs of {shapes(handout)}"
 
 
-def shapes(handout: SetHandout) -> str:
+def shapes(handout: Handout) -> str:
     """The inputs' shapes as a person reads them."""
     arguments = handout.given["arguments"]
     named = [(name, arguments["values"][name]) for name in arguments["forward"]]

@@ -117,17 +117,15 @@ class Difference:
 
 def mean_and_spread(oracle: torch.Tensor) -> tuple[float, float]:
     """Mean and standard deviation of the finite elements, over pieces in float64."""
-    count = torch.zeros((), dtype=torch.float64, device=oracle.device)
-    total, squares = torch.zeros_like(count), torch.zeros_like(count)
+    count, total, squares = 0, 0.0, 0.0
     for (part,) in pieces(oracle):
         finite = torch.isfinite(part)
         values = torch.where(finite, part, 0).double()
-        count += finite.sum()
-        total += values.sum()
-        squares += values.square().sum()
-    elements = max(1.0, float(count))
-    mean = float(total) / elements
-    return mean, max(0.0, float(squares) / elements - mean**2) ** 0.5
+        count += int(finite.sum())
+        total += float(values.sum())
+        squares += float(values.square().sum())
+    mean = total / max(1, count)
+    return mean, max(0.0, squares / max(1, count) - mean**2) ** 0.5
 
 
 def compare(
@@ -145,11 +143,11 @@ def compare(
 
 def rms_error(result: torch.Tensor, oracle: torch.Tensor) -> float:
     """Root mean square of the errors that are finite."""
-    squares = torch.zeros((), dtype=torch.float64, device=oracle.device)
+    squares = 0.0
     for got, want in pieces(result, oracle):
         errors_here = torch.nan_to_num(got.to(want.dtype) - want, 0.0, 0.0, 0.0)
-        squares += errors_here.double().square().sum()
-    return math.sqrt(float(squares) / max(1, oracle.numel()))
+        squares += float(errors_here.double().square().sum())
+    return math.sqrt(squares / max(1, oracle.numel()))
 
 
 def pieces(*tensors: torch.Tensor | None, size: int = PIECE) -> Iterator[tuple[Any, ...]]:
@@ -195,44 +193,35 @@ def _examine(
     result: torch.Tensor, oracle: torch.Tensor, scale: Scale, moved: torch.Tensor | None = None
 ) -> Difference:
     """Every element by its own bound, with the worst of them."""
-    device = oracle.device
-    wrong = torch.zeros((), dtype=torch.int64, device=device)
-    bad = torch.zeros((), dtype=torch.int64, device=device)
-    squares = torch.zeros((), dtype=torch.float64, device=device)
-    allowed_squares = torch.zeros_like(squares)
-    worst = torch.full((), -1.0, device=device)
-    worst_index = torch.zeros((), dtype=torch.int64, device=device)
-    start = 0
+    wrong = bad = start = worst_index = 0
+    squares, allowed_squares, worst = 0.0, 0.0, -1.0
     for got, want, sway in pieces(result, oracle, moved):
         error, allowed, same = errors(got, want, scale, sway)
         mismatch = ~same & ~torch.isfinite(error)
-        outside = ~same & ~(error <= allowed)
-        bad += mismatch.sum()
-        wrong += outside.sum()
+        bad += int(mismatch.sum())
+        wrong += int((~same & ~(error <= allowed)).sum())
         finite = torch.where(same | mismatch, 0.0, error)
         explained = 0.0 if sway is None else MOVED_SHARE[scale.tf32] * sway
-        unexplained = (finite - explained).clamp(min=0)
-        squares += unexplained.square().sum(dtype=torch.float64)
+        squares += float((finite - explained).clamp(min=0).square().sum(dtype=torch.float64))
         rounding = torch.where(same | mismatch, 0.0, _rounding(got, want))
-        allowed_squares += rounding.square().sum(dtype=torch.float64)
+        allowed_squares += float(rounding.square().sum(dtype=torch.float64))
         # Where nothing finite is wrong, the place shown is that of the first bad element.
         rank = torch.where(mismatch, torch.finfo(torch.float32).tiny, finite)
         high, index = rank.max(0)
-        better = high > worst
-        worst_index = torch.where(better, index + start, worst_index)
-        worst = torch.where(better, high, worst)
+        if float(high) > worst:
+            worst, worst_index = float(high), start + int(index)
         start += got.numel()
     elements = oracle.numel()
-    rms = float(squares / max(1, elements)) ** 0.5
-    rounding_rms = float(allowed_squares / max(1, elements)) ** 0.5
+    rms = (squares / max(1, elements)) ** 0.5
+    rounding_rms = (allowed_squares / max(1, elements)) ** 0.5
     limit = scale.tolerance * scale.spread + rounding_rms + NOISE_SHARE * scale.noise
     return Difference(
         elements,
         rms / scale.spread if scale.spread else (float("inf") if rms else 0.0),
-        wrong=int(wrong),
-        not_finite=int(bad),
-        worst=max(0.0, float(worst)),
-        worst_index=int(worst_index),
+        wrong=wrong,
+        not_finite=bad,
+        worst=max(0.0, worst),
+        worst_index=worst_index,
         drifted=rms > limit,
     )
 

@@ -10,8 +10,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from beamsearch.judge.runner.launching import config
-from beamsearch.judge.runner.parameters import TensorMap, pack_number, parameters
+from beamsearch.judge.runner.launching import TensorMap, config, pack_number, parameters
 from beamsearch.records.plan import Binary, Descriptor, Launch, Number, Pointer
 
 META = {

@@ -6,8 +6,7 @@ import ctypes
 import pytest
 import torch
 
-from beamsearch.judge.runner.buffers import PlanMemory, owners
-from beamsearch.judge.runner.program import PlanProgram
+from beamsearch.judge.runner.program import PlanMemory, PlanProgram, owners
 from beamsearch.judge.sandbox.memory import GUARD_BYTES
 from beamsearch.records.plan import Buffer, Copy, Fill, Operation, Plan, View
 

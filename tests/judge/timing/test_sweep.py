@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from beamsearch.judge.rejection import Rejected
@@ -22,7 +24,8 @@ class Scripted(Sweeper):
         def mend() -> None:
             self.mended += 1
 
-        super().__init__(dict.fromkeys(times), None, None, lambda: None, mend)  # type: ignore[arg-type]
+        timed = SimpleNamespace(sets=SimpleNamespace(mend=mend))
+        super().__init__(dict.fromkeys(times), None, timed, lambda: None)  # type: ignore[arg-type]
 
     def _turn(self, name: str, calls: int) -> float:
         self.turns.append(name)

@@ -20,7 +20,7 @@ from beamsearch.problem.shrink import shrink
 
 @contextmanager
 def timed_inputs(problem: Problem) -> Iterator[InputSet]:
-    sets = InputSets(shrink(problem), "cpu", SharedMemory("cpu"), 7)
+    sets = InputSets(shrink(problem), SharedMemory("cpu"), 7)
     (inputs,) = sets.draw(1)
     with inputs.handout() as handout:
         inputs.shared = handout

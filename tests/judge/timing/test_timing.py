@@ -24,7 +24,7 @@ FLUSH_MS = 0.1
 
 @pytest.fixture
 def timed(scale_problem: Problem) -> Iterator[InputSet]:
-    sets = InputSets(shrink(scale_problem), "cpu", SharedMemory("cpu"), 7)
+    sets = InputSets(shrink(scale_problem), SharedMemory("cpu"), 7)
     inputs = sets.draw(1)[0]
     with inputs.handout() as inputs.shared:
         yield inputs

@@ -288,7 +288,7 @@ def judged(
     """A family with every input set of its problem."""
     family = FAMILIES[request.param]
     written = write_problem(tmp_path_factory.mktemp("problems"), family.source, "family")
-    sets = InputSets(written, "cpu", SharedMemory("cpu"), seed=11)
+    sets = InputSets(written, SharedMemory("cpu"), seed=11)
     return family, sets, sets.draw(len(DISTRIBUTIONS), DISTRIBUTIONS)
 
 
@@ -324,7 +324,7 @@ def test_rounding_explains_what_no_fixed_tolerance_does(tmp_path: Path) -> None:
         "F.scaled_dot_product_attention(q * 64, k * 64, v, is_causal=True)",
         **{"H": 8, "T": 256},
     )
-    sets = InputSets(write_problem(tmp_path, written), "cpu", SharedMemory("cpu"), seed=1)
+    sets = InputSets(write_problem(tmp_path, written), SharedMemory("cpu"), seed=1)
     excused = 0
     for inputs in sets.draw(3, ["normal"]):
         assert inputs.instance is not None
@@ -352,7 +352,7 @@ def test_rounding_explains_what_no_fixed_tolerance_does(tmp_path: Path) -> None:
 def test_set_on_which_rounding_excuses_anything_is_dropped(tmp_path: Path) -> None:
     """Sines of millions of radians: the last bit of an input decides the output."""
     source = of_rows("(x * 2e6).sin()")
-    sets = InputSets(write_problem(tmp_path, source), "cpu", SharedMemory("cpu"), seed=1)
+    sets = InputSets(write_problem(tmp_path, source), SharedMemory("cpu"), seed=1)
     (inputs,) = sets.draw(1, ["normal"])
     assert inputs.instance is not None
     (x,) = inputs.instance.inputs
@@ -366,9 +366,7 @@ def test_set_on_which_rounding_excuses_anything_is_dropped(tmp_path: Path) -> No
 
 def test_ties_are_not_broken_by_a_rounding(tmp_path: Path) -> None:
     """One less than a whole number is the floor of what is a little less, not of the number."""
-    sets = InputSets(
-        write_problem(tmp_path, of_rows("x.floor()")), "cpu", SharedMemory("cpu"), seed=1
-    )
+    sets = InputSets(write_problem(tmp_path, of_rows("x.floor()")), SharedMemory("cpu"), seed=1)
     (inputs,) = sets.draw(1, ["ties"])
     assert inputs.instance is not None
     (x,) = inputs.instance.inputs
@@ -384,7 +382,7 @@ def test_tf32_may_err_more_in_some_elements_than_in_others(tmp_path: Path) -> No
     )
     body = "F.group_norm(torch.sigmoid(self.conv(x) * self.steep), 1)"
     written = write_problem(tmp_path, problem({"x": "N, 8, S, S"}, body, module, N=8, S=66))
-    (inputs,) = InputSets(written, "cpu", SharedMemory("cpu"), seed=0).draw(1, ["normal"])
+    (inputs,) = InputSets(written, SharedMemory("cpu"), seed=0).draw(1, ["normal"])
     assert inputs.instance is not None and inputs.expected[0].scale.tf32
     weight, bias, steep = (
         tensor.detach()
@@ -440,7 +438,7 @@ def test_one_steep_element_of_few_may_move_far_in_tf32(
     written = write_problem(tmp_path, source)
     excused = 0
     for seed in range(25):
-        drawn = InputSets(written, "cpu", SharedMemory("cpu"), seed=seed).draw(1, [distribution])
+        drawn = InputSets(written, SharedMemory("cpu"), seed=seed).draw(1, [distribution])
         (inputs,) = drawn
         assert inputs.instance is not None
         (x,), conv = inputs.instance.inputs, inputs.instance.model.conv

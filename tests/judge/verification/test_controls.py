@@ -187,7 +187,7 @@ def test_sets_depend_on_the_seed_alone_and_differ_from_each_other(tmp_path: Path
     problem = shrink(find_problem("43"), 2000)
 
     def drawn(seed: int, count: int) -> dict[str, torch.Tensor]:
-        sets = InputSets(problem, "cpu", SharedMemory("cpu"), seed)
+        sets = InputSets(problem, SharedMemory("cpu"), seed)
         found = sets.draw(count)
         return {s.label: s.instance.inputs[0] for s in found if s.instance is not None}
 

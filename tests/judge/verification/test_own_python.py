@@ -22,7 +22,7 @@ def test_a_gpu_that_cannot_be_had_is_a_reason(scale_problem, tmp_path):
     captures = Captures(servers, gpu, meta_arguments(scale_problem), Usage(), 1, cores=1)
     try:
         captured, _ = captures.captured(SCALE_KERNEL, tmp_path, Log())
-        (inputs,) = InputSets(scale_problem, "cpu", SharedMemory("cpu"), seed=1).draw(1)
+        (inputs,) = InputSets(scale_problem, SharedMemory("cpu"), seed=1).draw(1)
         own = OwnPython(servers, gpu, 0, tmp_path)
         with own.opened([SCALE_KERNEL, SCALE_KERNEL]) as call, pytest.raises(Rejected) as told:
             call(SCALE_KERNEL, captured.forms[0], inputs, Log())

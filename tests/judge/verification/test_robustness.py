@@ -88,7 +88,7 @@ def test_layouts_of_a_problem_that_tells_nothing_when_small_are_not_checked(
     problem = write_problem(
         tmp_path, SCALE_PROBLEM.replace("2 * x + self.bias", "2 * x + self.bias + 1e12"), "hidden"
     )
-    log, sets = Log(), InputSets(shrink(problem), "cpu", SharedMemory("cpu"), 0)
+    log, sets = Log(), InputSets(shrink(problem), SharedMemory("cpu"), 0)
     tell_layouts(lambda layout: executor._servers.fork("interpreting"), sets, log, 5.0)
     assert not log.checks
     (told,) = log.not_checked

@@ -99,7 +99,7 @@ def test_pytorch_and_anything_more_accurate_passes(name: str, dtype: str) -> Non
 
 
 def sets(problem: Problem, folder: Path) -> InputSets:
-    return InputSets(problem, "cpu", SharedMemory("cpu"), seed=0)
+    return InputSets(problem, SharedMemory("cpu"), seed=0)
 
 
 def test_inputs_that_prove_nothing_are_replaced(tmp_path: Path) -> None:
