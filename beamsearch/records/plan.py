@@ -175,10 +175,6 @@ class Buffer(Record):
     """What a constant holds, or a kept buffer held first."""
     fills: list[Fill] = []
     """How a kept buffer was first filled; garbage where there is nothing."""
-    born: int = Field(default=0, ge=0)
-    """Step before which a made buffer is allocated."""
-    dead: int | None = None
-    """Step before which it is free again; none where it lives to the end of the call."""
 
 
 class Plan(Record):

@@ -78,7 +78,6 @@ class _Assembly:
         """The plan. Raises Refused."""
         steps = self._filled_before()
         steps += [self._step(item) for item in self._prologue]
-        before = len(steps)
         steps += [self._step(item) for item in self._own]
         results = [self._view(value) for value in self._results]
         for value in self._results:
@@ -91,7 +90,7 @@ class _Assembly:
             capability=capability,
             triton=triton.__version__,
             kernels=self._kernels,
-            buffers=[self._buffer(memory, before) for memory in list(self._numbers)],
+            buffers=[self._buffer(memory) for memory in list(self._numbers)],
             steps=steps,
             results=results,
             container=container,
@@ -154,8 +153,7 @@ class _Assembly:
             self._numbers[memory] = len(self._numbers)
         return self._numbers[memory]
 
-    def _buffer(self, memory: Memory, before: int) -> Buffer:
-        """`before`: steps ahead of the call's own."""
+    def _buffer(self, memory: Memory) -> Buffer:
         told: dict[str, Any] = {"role": memory.role, "bytes": memory.size, "given": memory.given}
         if memory.role == "constant":
             told["data"] = base64.b64encode(memory.data or b"")
@@ -166,8 +164,6 @@ class _Assembly:
                 told["data"] = base64.b64encode(held)
             else:
                 told["fills"] = list(map(self._fill, self._first_fills(memory)))
-        elif memory.role == "made" and memory.call == self._call:
-            told["born"] = memory.born + before
         return Buffer(**told)
 
     def _view(self, tensor: StandIn) -> View:

@@ -90,7 +90,7 @@ class Recorder(QuickMode):
             # An address of its own, that nobody can tell ahead.
             address = self._next + ALIGNMENT * (1 + secrets.randbelow(4095))
             self._next = -(-(address + size) // ALIGNMENT) * ALIGNMENT
-            memory = Memory(size, address, role, self.call, len(self.own), given, storage=storage)
+            memory = Memory(size, address, role, self.call, given, storage=storage)
             self.memories[storage._cdata] = memory
         return StandIn(meta, memory)
 

@@ -25,8 +25,6 @@ class Memory:
     role: Role
     call: int
     """Number of the call in which it was made; 0 while the kernel was imported."""
-    born: int
-    """Steps of that call before it was made."""
     given: int | None = None
     weight: bool = False
     """Whether it holds a parameter or buffer of the model."""

@@ -61,14 +61,9 @@ class PlanMemory:
         self._guard = guard
         self._device = device
         self._own: dict[int, Guarded] = {}
-        """By the first buffer that each is for."""
         self._storages: list[torch.UntypedStorage] = []
         self._held: dict[int, torch.Tensor] = {}
         """What constants and kept buffers hold first, on the host."""
-        owner_of = owners(plan)
-        for number, buffer in enumerate(plan.buffers):
-            if buffer.given is None and owner_of[number] == number:
-                self._own[number] = Guarded(buffer.bytes, device, guard)
         for number, buffer in enumerate(plan.buffers):
             if buffer.given is not None:
                 size = buffer.bytes + 2 * guard
@@ -79,7 +74,8 @@ class PlanMemory:
                     raise ValueError(said)
                 self._storages.append(given[buffer.given])
                 continue
-            self._storages.append(self._own[owner_of[number]].whole.untyped_storage())
+            self._own[number] = Guarded(buffer.bytes, device, guard)
+            self._storages.append(self._own[number].whole.untyped_storage())
             if buffer.data:
                 self._held[number] = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8)
         self._scratch = {step: Guarded(size, device, guard) for step, size in scratch.items()}
@@ -139,25 +135,6 @@ class PlanMemory:
             if constant and not torch.equal(self._own[number].data.cpu(), held):
                 broken.append(f"buffer {number} (constant), written to")
         return broken
-
-
-def owners(plan: Plan) -> list[int]:
-    """For each buffer the number of the one whose memory it lies on: its own, or that of an earlier
-    one of its size which is free by then. A plan so takes the memory that the kernel's own calls
-    would, where every step's temporaries are as large as the last one's."""
-    found = list(range(len(plan.buffers)))
-    free: list[tuple[int, int]] = []
-    made = [n for n, buffer in enumerate(plan.buffers) if buffer.role == "made"]
-    for number in sorted(made, key=lambda n: plan.buffers[n].born):
-        buffer = plan.buffers[number]
-        for dead, owner in free:
-            if dead <= buffer.born and plan.buffers[owner].bytes == buffer.bytes:
-                free.remove((dead, owner))
-                found[number] = owner
-                break
-        if buffer.dead is not None:
-            free.append((buffer.dead, found[number]))
-    return found
 
 
 class PlanProgram(PlanMemory):

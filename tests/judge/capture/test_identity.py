@@ -63,7 +63,7 @@ def plan(
     buffers: dict[int, Buffer] = {
         given: Buffer(role="given", given=0, bytes=4 * N),
         work: Buffer(role="made", bytes=4 * N),
-        out: Buffer(role="made", bytes=4 * N, born=2),
+        out: Buffer(role="made", bytes=4 * N),
         table: Buffer(role="constant", bytes=8, data=b"AAAAAAAAAAA="),
         kept: Buffer(role="kept", bytes=8, fills=[Fill(target=view(kept, 2), value=1.0)]),
     }
@@ -128,7 +128,6 @@ SAME: dict[str, Callable[[], Plan]] = {
     "another place of the source": moved_source,
     "other lines": lambda: plan(line=99),
     "other words for people": lambda: step(0, named={}, config="BLOCK: 1024"),
-    "allocated earlier": lambda: buffer(2, born=0),
     "a buffer that is never used": lambda: changed(
         buffers=[*plan().buffers, Buffer(role="made", bytes=64)]
     ),

@@ -6,7 +6,7 @@ import ctypes
 import pytest
 import torch
 
-from beamsearch.judge.runner.program import PlanMemory, PlanProgram, owners
+from beamsearch.judge.runner.program import PlanMemory, PlanProgram
 from beamsearch.judge.sandbox.memory import GUARD_BYTES
 from beamsearch.records.plan import Buffer, Copy, Fill, Operation, Plan, View
 
@@ -172,22 +172,3 @@ def test_an_operation_that_is_on_no_list_is_refused():
     product = Operation(name="aten.mm.default", arguments=[square, square], targets=[square])
     with pytest.raises(ValueError, match=r"may not hold the operation aten\.mm"):
         PlanProgram(plan([MADE], [product]), [], [], "cpu")
-
-
-def test_a_buffer_lies_where_an_earlier_one_of_its_size_was():
-    square, cube = (
-        Operation(name="aten.pow.Tensor_Scalar", arguments=[vector(0), n], targets=[vector(t)])
-        for n, t in ((2, 1), (3, 2))
-    )
-    copy = Copy(source=vector(1), target=vector(3))
-    buffers = [GIVEN, MADE | {"dead": 2}, MADE | {"born": 2, "dead": 3}, MADE | {"born": 1}]
-    memory = plan(buffers, [square, copy, cube], [vector(3)])
-    assert owners(memory) == [0, 1, 1, 3]
-    program = PlanProgram(memory, [], [storage([1, 2, 3, 4])], "cpu")
-    program.refresh(fresh=True)
-    assert program.enqueue()[0].tolist() == [1.0, 4.0, 9.0, 16.0]
-    # One that is returned lives to the end, one of another size has no room, two at once neither.
-    assert owners(plan([GIVEN, MADE, MADE | {"born": 2}])) == [0, 1, 2]
-    small = {"role": "made", "bytes": 8, "born": 2}
-    assert owners(plan([GIVEN, MADE | {"dead": 2}, small])) == [0, 1, 2]
-    assert owners(plan([GIVEN, MADE | {"dead": 2}, MADE | {"born": 1}])) == [0, 1, 2]

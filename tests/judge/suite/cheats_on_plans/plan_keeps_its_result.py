@@ -39,7 +39,7 @@ class Answer:
 def forged(plan):
     for view in plan["results"]:
         buffer = plan["buffers"][view["buffer"]]
-        buffer.update(role="kept", born=0, dead=None)
+        buffer.update(role="kept")
     return Answer(plan)
 
 
