@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -243,6 +244,51 @@ def test_slots_work_side_by_side(executor: LocalExecutor) -> None:
     for thread in threads:
         thread.join()
     assert [found[n].verdict.correct for n in range(4)] == [True, True, True, False]
+
+
+def test_a_wrong_output_of_several_is_named(tmp_path: Path) -> None:
+    problem = write_problem(
+        tmp_path,
+        "import torch\nN = 4096\n"
+        "class Model(torch.nn.Module):\n    def forward(self, x):\n        return 2 * x, 3 * x\n"
+        "def get_inputs():\n    return [torch.randn(N)]\ndef get_init_inputs():\n    return []\n",
+        "two",
+    )
+    kernel = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def two_kernel(x_ptr, a_ptr, b_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, i < n)
+    tl.store(a_ptr + i, 2 * x, i < n)
+    tl.store(b_ptr + i, 3 * x, i < n)
+
+def kernel_function(x):
+    a, b = torch.empty_like(x), torch.empty_like(x)
+    two_kernel[(triton.cdiv(x.numel(), 256),)](x, a, b, x.numel(), 256)
+    return a, b
+"""
+    executor = LocalExecutor(problem, machine=modelled(), scratch=tmp_path / "scratch", seed=0)
+    try:
+        for source, said in (
+            (kernel, ""),
+            (kernel.replace("3 * x", "4 * x"), r": output 1: \d+ of \d+ elements wrong"),
+            (
+                kernel.replace(
+                    "a, b = torch.empty_like(x)",
+                    "a, b = torch.empty((x.numel(), 1), device=x.device)",
+                ),
+                ": output 0: output has shape",
+            ),
+        ):
+            verdict = executor.run(JudgeJob(subject=Subject(name="a", source=source))).verdict
+            assert verdict.correct == (not said), verdict.reason
+            assert re.search(said, verdict.reason), verdict.reason
+    finally:
+        executor.close()
 
 
 def test_problem_whose_outputs_hide_in_their_rounding_uses_other_inputs(tmp_path: Path) -> None:

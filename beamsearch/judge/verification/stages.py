@@ -89,9 +89,10 @@ def check_result(
     reported, wanted = answer.get("results"), handout.of.returned
     reported = reported if isinstance(reported, list) else []
     excused = 0
-    reason = damaged(answer, handout, process.touched) or misfits(reported, wanted)
+    which = [_which(handout, index) for index in range(len(wanted))]
+    reason = damaged(answer, handout, process.touched) or misfits(reported, wanted, which)
     if reason is None:
-        excused, reason = compare_values(handout)
+        excused, reason = compare_values(handout, which)
     if reason is not None:
         raise Rejected(Outcome.WRONG, stage, f"{where or place(handout)}: {reason}")
     strides = [other_strides(told, one) for told, one in zip(reported, wanted, strict=True)]
@@ -125,12 +126,20 @@ def damaged(answer: dict[str, Any], handout: Handout, touched: Collection[int]) 
     return None
 
 
-def misfits(reported: list[Any], wanted: Sequence[Expected]) -> str | None:
+def _which(handout: Handout, index: int) -> str:
+    """How a reason begins that is of one output of several: gradients come behind the outputs."""
+    if len(handout.of.returned) == 1:
+        return ""
+    what = "output or gradient" if handout.of.sets.problem.backward else "output"
+    return f"{what} {index}: "
+
+
+def misfits(reported: list[Any], wanted: Sequence[Expected], which: Sequence[str]) -> str | None:
     """What of the outputs is not as expected, their values aside, or none."""
     if len(reported) != len(wanted):
         kinds = ", ".join(str(told.get("type")) for told in reported if isinstance(told, dict))
         return f"returned {len(reported)} values ({kinds[:200]}) where {len(wanted)} are expected"
-    for item, expected in zip(reported, wanted, strict=True):
+    for item, expected, first in zip(reported, wanted, which, strict=True):
         told = item if isinstance(item, dict) else {}
         shape, dtype = list(expected.oracle.shape), str(expected.dtype).removeprefix("torch.")
         device, own = expected.oracle.device.type, str(told.get("device")).partition(":")[0]
@@ -143,11 +152,11 @@ def misfits(reported: list[Any], wanted: Sequence[Expected]) -> str | None:
             "the output is memory of an input; return a tensor of its own": aliases,
         }
         if fault := next((reason for reason, found in faults.items() if found), None):
-            return fault
+            return first + fault
     return None
 
 
-def compare_values(handout: Handout) -> tuple[int, str | None]:
+def compare_values(handout: Handout, which: Sequence[str]) -> tuple[int, str | None]:
     """How many elements only rounding explains, none where the set turns out to prove nothing; and
     what is wrong, or none."""
     inputs, excused = handout.of, 0
@@ -159,11 +168,11 @@ def compare_values(handout: Handout) -> tuple[int, str | None]:
             return 0, None
         excused += difference.excused
         if not difference.passed:
-            return 0, difference.explain(result, expected.oracle)
+            return 0, which[index] + difference.explain(result, expected.oracle)
         if inputs.distribution in ("own", "normal"):
             share = difference.relative_rms
             if reason := lower_precision(result, share, expected.oracle, expected.scale):
-                return 0, reason
+                return 0, which[index] + reason
     return excused, None
 
 
