@@ -121,19 +121,7 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
                 lines=list(dict.fromkeys(line for _, one in same for line in one.lines)),
             )
         )
-    found = [
-        Finding(
-            kind=one.kind,
-            title=one.title,
-            evidence=one.evidence,
-            lines=list(one.lines),
-            gain_bound=one.gain,
-            assumes=_ASSUMES[one.kind],
-            advice=one.advice,
-        )
-        for one in diagnoses
-        if one.gain >= WORTH or one.near
-    ]
+    found = [_finding(one) for one in diagnoses if one.gain >= WORTH or one.near]
 
     def rank(finding: Finding) -> tuple[bool, float, int]:
         # Bounds are known to two digits; what is equal in those is ordered by kind.
@@ -141,6 +129,18 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
         return finding.kind != FindingKind.AT_FLOOR, -bound, _ORDER.index(finding.kind)
 
     return sorted(_said_once(found, case), key=rank)
+
+
+def _finding(one: Diagnosis) -> Finding:
+    return Finding(
+        kind=one.kind,
+        title=one.title,
+        evidence=one.evidence,
+        lines=list(one.lines),
+        gain_bound=one.gain,
+        assumes=_ASSUMES[one.kind],
+        advice=one.advice,
+    )
 
 
 def _said_once(found: list[Finding], case: Case) -> list[Finding]:
