@@ -10,6 +10,7 @@ from beamsearch.baselines.floor import measure_floor
 from beamsearch.gpu import machine
 from beamsearch.llm.types import approximate_tokens
 from beamsearch.problem.problem import list_problems, read_problem
+from beamsearch.proposer.prompts import facts
 from beamsearch.proposer.prompts.outcomes import LESSON_CHARACTERS
 from beamsearch.proposer.prompts.problem_card import make_card
 from beamsearch.proposer.prompts.render import BUDGET, asked_again, reask, render
@@ -22,7 +23,7 @@ from beamsearch.proposer.questions import (
     Shown,
 )
 from beamsearch.proposer.replies import UnreadableReply, read_diagnosis, read_review
-from beamsearch.records.candidate import Direction
+from beamsearch.records.candidate import OPEN, Direction
 from kernel_profiling.findings.findings import find
 from kernel_profiling.ncu.line_counters import annotate
 from kernel_profiling.ncu.report import read_report
@@ -304,3 +305,31 @@ def test_the_contract_states_the_rule_of_precision_in_force(name, precision, hol
     below = "TF32" if lacks == "not TF32" else "float32"
     assert f"precision below {below}," in told
     assert ("TFLOP/s in TF32" in told) == (below == "TF32")
+
+
+def test_the_contract_states_the_judges_own_tolerance_and_limits():
+    from beamsearch.judge.capture.launches import MOST_CONFIGS
+    from beamsearch.judge.rejection import COMPILE_S
+    from beamsearch.judge.verification.tolerance import TOLERANCE
+
+    for dtype in ("float16", "bfloat16", "float32"):
+        assert facts.tolerance(dtype) == f"{100 * TOLERANCE[dtype]:g}%"
+    contract = render(diagnosis_question())
+    assert f"at most {MOST_CONFIGS} configurations" in contract
+    assert "above two minutes to compile" in contract and COMPILE_S == 120
+
+
+def test_an_open_direction_is_asked_for_what_nobody_does_and_told_who_does_what():
+    plain = render(diagnosis_question(others=["r0-s0: low_occupancy"]))
+    assert "sent at the same time, to: r0-s0: low_occupancy" in plain
+    assert "Plan what nobody does" not in plain
+    free = render(diagnosis_question(direction=Direction(finding=OPEN)))
+    assert "`open`: none of the findings. Plan what nobody does or did" in free
+    assert "at the same time" not in free
+
+
+def test_what_the_compiler_made_of_it_is_told():
+    known = diagnosis_question().profile
+    launch = known.launches[0].with_values(lowering=["line 3: a product of 16 x 16 x 16 by wgmma"])
+    prompt = render(diagnosis_question(profile=known.with_values(launches=[launch])))
+    assert "The compiler made of it: line 3: a product of 16 x 16 x 16 by wgmma." in prompt

@@ -46,6 +46,11 @@ def gpu(name: str, dtype: str) -> str:
     )
 
 
+def tolerance(dtype: str) -> str:
+    """What the judge allows an element, in words."""
+    return "1%" if dtype in ("float16", "bfloat16") else "0.1%"
+
+
 def _part(name: str) -> Gpu | None:
     """The part with this device name, key, or own name; None where it is not in the table."""
     for part in GPUS.values():

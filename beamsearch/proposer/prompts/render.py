@@ -130,6 +130,7 @@ def _render(question: Question | FirstQuestion, cuts: Iterable[str]) -> str:
     notes = _notes(question)
     context: dict[str, Any] = {
         "problem": question.problem,
+        "tolerance": facts.tolerance(question.problem.dtype),
         "gpu": facts.gpu(question.gpu, question.problem.dtype),
         "notes": notes[: len(notes) - cut["note"]],
         "standing": facts.standing(question),
