@@ -40,14 +40,24 @@ def test_the_best_kernels_are_shown_slowest_first_and_a_second_form_of_one_is_no
         "r1-w0-v1": pages["b"].replace("b7\n", "b7 = 4\n"),
         "r1-w1-v0": pages["c"],
     }
-    times = {"r0-s0": 9, "r1-w0-v0": 3, "r1-w0-v1": 2, "r1-w1-v0": 5}
+    times = {"r0-s0": 2.4, "r1-w0-v0": 2.3, "r1-w0-v1": 2, "r1-w1-v0": 2.2}
     made = [candidate(name, ms, None if name == "r0-s0" else "r0-s0") for name, ms in times.items()]
     best = remember(made, sources).best
     assert [(k.name, k.time) for k in best] == [
-        ("r0-s0", "~9 ms"),
-        ("r1-w1-v0", "~5 ms"),
+        ("r0-s0", "~2.4 ms"),
+        ("r1-w1-v0", "~2.2 ms"),
         ("r1-w0-v1", "~2 ms"),
     ]
+
+
+def test_a_kernel_far_behind_has_a_line_and_no_page():
+    times = {"r0-s0": 9, "r0-s1": 9.5, "r1-w0-v0": 2, "r1-w1-v0": 5}
+    made = [candidate(n, ms, "r0-s0" if n[1] == "1" else None) for n, ms in times.items()]
+    pages = {name: "".join(f"{name} {n}\n" for n in range(30)) for name in times}
+    memory = remember(made, pages)
+    assert [kernel.name for kernel in memory.best] == ["r1-w0-v0"]
+    told = {attempt.name: attempt.time for attempt in memory.attempts}
+    assert told == {"r0-s1": "~9.5 ms", "r1-w0-v0": "~2 ms", "r1-w1-v0": "~5 ms"}
 
 
 def test_an_idea_counts_once_however_often_it_is_repaired():

@@ -80,4 +80,4 @@ def test_one_that_hangs_or_dies_takes_no_other_with_it(tmp_path):
     assert "it took over 15 s" in found["hangs"].failed
     assert "exit code -9" in found["dies"].failed
     assert "no such model" in found["raises"].failed
-    assert "exit code" in found["exits"].failed
+    assert "SystemExit: 3" in found["exits"].failed
