@@ -1,7 +1,6 @@
 """Two models that share a run and make mistakes, from no kernel at all: live, and through files."""
 
 import shutil
-import subprocess
 
 import pytest
 
@@ -13,8 +12,6 @@ from tests.llm.runs import (
     PROBLEM,
     SMALL,
     beamsearch,
-    command,
-    environment,
     ledger,
     requests,
     response,
@@ -77,7 +74,7 @@ def test_through_batch_files_it_is_the_live_run(place, live):
     while code == 5 and len(turns) < 12:
         answers = [response(request, writes) for request in reversed(requests(moved))]
         write_lines(moved / f"responses-{len(turns)}.jsonl", answers)
-        done = subprocess.run(command("resume", moved), env=environment(), capture_output=True)
+        done = beamsearch("resume", moved, code=None)
         code = done.returncode
         turns.append(sorted(request["custom_id"].split("-")[4] for request in requests(moved)))
     assert code == 0, done.stderr
