@@ -19,9 +19,10 @@ from beamsearch.errors import BeamsearchError
 from beamsearch.gpu.environment import devices
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.runner.reference import problem_message, read_problem_message
-from beamsearch.judge.verification.oracle import as_outputs, find_updates
+from beamsearch.judge.verification.oracle import find_updates
 from beamsearch.paths import cache_folder
 from beamsearch.problem.instance import instantiate
+from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
 from kernel_profiling.profile import GivesAway
@@ -209,7 +210,7 @@ def examine_reference(problem: Problem, device: str, seconds: float = inf) -> Gi
         tensors: dict[str, Any] = {n: v for n, v in inputs if isinstance(v, torch.Tensor)}
         updated = find_updates(instance)  # outputs, as good as; they have no gradient
         tensors |= {n: v for n, v in instance.arguments.state.items() if n not in updated}
-        return Draw(lambda: as_outputs(instance.model(*instance.inputs)), tensors)
+        return Draw(lambda: outputs_of(instance.model(*instance.inputs)), tensors)
 
     return examine(draw, true_shapes=true_shapes, seconds=seconds)
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.verification.oracle import as_outputs
 from beamsearch.problem.instance import Instance, instantiate
+from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import integer_sizes, measure
 
@@ -53,12 +53,12 @@ def _fixed(instance: Instance) -> dict[str, Any]:
 
 def modes(instance: Instance) -> tuple[bool, ...]:
     """Values of `training` with which the model computes what the reference does."""
-    expected = as_outputs(instance.reference())
+    expected = outputs_of(instance.reference())
     found = []
     for mode in (False, True):
         model = copy.deepcopy(instance.model).train(mode)
         torch.manual_seed(0)
-        outputs = as_outputs(replace(instance, model=model).reference())
+        outputs = outputs_of(replace(instance, model=model).reference())
         pairs = zip(outputs, expected, strict=True)
         if all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs):
             found.append(mode)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from beamsearch.errors import ProblemError
 from beamsearch.problem.input_values import Distribution, draw, vary_constants
 from beamsearch.problem.kernel import CallArguments, gradient_names
+from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.problem import Problem, load_module
 from beamsearch.settings import Precision
 
@@ -183,8 +184,9 @@ def differentiable(problem: Problem) -> tuple[tuple[int, ...], ...]:
     instance = instantiate(dataclasses.replace(problem, backward=False), "meta")
     with ShapesOfRecurrence():  # type: ignore[no-untyped-call]
         returned = instance.reference()
-    outputs = returned if isinstance(returned, tuple | list) else [returned]
-    found = tuple(tuple(output.shape) for output in outputs if output.is_floating_point())
+    found = tuple(
+        tuple(output.shape) for output in outputs_of(returned) if output.is_floating_point()
+    )
     if not found:
         raise ProblemError(f"{problem.name} returns whole numbers alone, which have no gradient")
     return found

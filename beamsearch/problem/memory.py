@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from beamsearch.errors import ProblemError
 from beamsearch.problem.instance import instantiate
+from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.scale import at_scale
 from kernel_profiling.errors import one_line
@@ -94,7 +95,7 @@ def needed(problem: Problem) -> MemoryNeed:
         except (RuntimeError, NotImplementedError) as error:
             told = one_line(str(error))
             raise ProblemError(f"{problem.name} does not run on shapes alone: {told}") from error
-    outputs = output if isinstance(output, tuple | list) else [output]
+    outputs = outputs_of(output)
     return memory_need(
         stored(instance.inputs, copied=False),
         stored(instance.arguments.state.values(), copied=True),

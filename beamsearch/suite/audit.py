@@ -11,9 +11,9 @@ import torch
 from beamsearch.baselines.floor import floor_of
 from beamsearch.baselines.redundant_work import SHRUNK_ELEMENTS, examine_reference
 from beamsearch.errors import ProblemError
-from beamsearch.judge.verification.oracle import as_outputs
 from beamsearch.problem.instance import Instance, instantiate
 from beamsearch.problem.least_work import least_work
+from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.problem import Problem, name_of, read_problem
 from beamsearch.problem.scale import at_scale
 from beamsearch.problem.shrink import shrink
@@ -140,4 +140,4 @@ def _varies_little(values: torch.Tensor, dimension: int) -> bool:
 
 def _outputs(model: torch.nn.Module, inputs: Instance) -> Sequence[torch.Tensor]:
     with torch.inference_mode():
-        return [out.detach().float() for out in as_outputs(model(*inputs.inputs))]
+        return [out.detach().float() for out in outputs_of(model(*inputs.inputs))]

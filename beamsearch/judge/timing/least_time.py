@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import torch
 
-from beamsearch.judge.verification.oracle import as_outputs
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.least_work import LeastWork
+from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.problem import Problem
 from kernel_profiling.floor.roofline import matrix_rate
 from kernel_profiling.gpus import SECTOR_BYTES, Gpu
@@ -76,7 +76,7 @@ def needed_share(problem: Problem, device: str) -> float:
     tensors = [x for x in instance.inputs if isinstance(x, torch.Tensor)]
     tensors += list(instance.arguments.state.values())
     floating = [x for x in tensors if x.is_floating_point() and x.is_contiguous()]
-    before = as_outputs(instance.reference())
+    before = outputs_of(instance.reference())
     if not floating or any(bool(x.isnan().any()) for x in before if x.is_floating_point()):
         return 0.0
     sizes = [x.nbytes for x in floating]
@@ -88,7 +88,7 @@ def needed_share(problem: Problem, device: str) -> float:
         place = chosen.view(-1)[start : start + length]
         values = place.clone()
         place.fill_(float("nan"))
-        after = as_outputs(instance.reference())
+        after = outputs_of(instance.reference())
         place.copy_(values)
         mattered += any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     # Of whole numbers nothing is known: an index need not be read to be harmless.

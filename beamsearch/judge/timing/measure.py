@@ -211,13 +211,13 @@ class Comparer:
 
     def _prepare_all(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> None:
         """Prepare each; those that were lost with another's runner once more, without that one."""
-        left = [*subjects]
-        for _ in range(2):
-            for subject in left:
-                self._attempt(subject.name, self._prepare, subject, forms.get(subject.name))
-            left = [subject for subject in subjects if subject.name in self._lost]
-            self._failed = {n: why for n, why in self._failed.items() if n not in self._lost}
-            self._lost = set()
+        for subject in subjects:
+            self._attempt(subject.name, self._prepare, subject, forms.get(subject.name))
+        again = [subject for subject in subjects if subject.name in self._lost]
+        for subject in again:
+            del self._failed[subject.name]
+        for subject in again:
+            self._attempt(subject.name, self._prepare, subject, forms.get(subject.name))
 
     def _attempt(self, name: str, action: Callable[..., None], *given: object) -> None:
         """One step of a subject, which is out where it is rejected; with it what else ran in a

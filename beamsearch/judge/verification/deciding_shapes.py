@@ -8,9 +8,9 @@ from itertools import combinations, count, takewhile
 from math import inf
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.verification.oracle import as_outputs
 from beamsearch.problem.input_values import DISTRIBUTIONS
 from beamsearch.problem.instance import instantiate
+from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import count_elements, integer_sizes, shrink
 
@@ -155,7 +155,7 @@ def _rule(problem: Problem) -> tuple[bool, ...]:
 
 def _kind_of(problem: Problem) -> tuple[bool, ...]:
     instance = instantiate(problem, "meta")
-    output = as_outputs(instance.reference())[0]
+    output = outputs_of(instance.reference())[0]
     return tuple(getattr(value, "shape", None) == output.shape for value in instance.inputs)
 
 

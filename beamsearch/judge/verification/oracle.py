@@ -20,6 +20,7 @@ from beamsearch.judge.verification.tolerance import (
 from beamsearch.problem.dispatch_modes import Tf32
 from beamsearch.problem.instance import Instance
 from beamsearch.problem.least_work import least_work
+from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.precision import products
 from beamsearch.problem.problem import Problem
 
@@ -134,19 +135,11 @@ def find_updates(instance: Instance) -> tuple[str, ...]:
 def run_reference(instance: Instance) -> list[torch.Tensor]:
     """The reference's outputs. Raises ProblemError where it fails, OutOfMemoryError as it is."""
     try:
-        return as_outputs(instance.reference())
+        return outputs_of(instance.reference())
     except (ProblemError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         raise ProblemError(f"the reference fails: {type(error).__name__}: {error}") from error
-
-
-def as_outputs(result: Any) -> list[torch.Tensor]:
-    """The tensors of a result: one, or several in a tuple or list. Raises ProblemError."""
-    values = list(result) if isinstance(result, tuple | list) else [result]
-    if not values or not all(isinstance(value, torch.Tensor) for value in values):
-        raise ProblemError("the reference must return a tensor, or a tuple of tensors")
-    return values
 
 
 def expected_of(
