@@ -11,6 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import triton.language
@@ -100,6 +101,12 @@ def _diagnose(sections: dict[str, str]) -> str:
     return f"Here is what I see.\n\n```json\n{json.dumps(answer, indent=2)}\n```\n"
 
 
+def _tried(section: str, parent: str) -> list[str]:
+    """The lines of what was made from a kernel before."""
+    _, _, after = section.partition(f"From `{parent}`:\n")
+    return list(takewhile(lambda line: line.startswith("- "), after.splitlines()))
+
+
 def _write(sections: dict[str, str]) -> str:
     wanted = _find(r"(?:Write (one|\d+) kernels?)", sections[""], "number of kernels")[1]
     source = _find(
@@ -115,14 +122,14 @@ def _write(sections: dict[str, str]) -> str:
     _check_bindable(source, names)
     heading = next(h for h in sections if h.startswith("The kernel to rewrite"))
     parent = _find(r"`(.*)`", heading, "name of the kernel")[1]
-    tried = _section(sections, "What was tried").splitlines()
+    tried = _tried(_section(sections, "What was tried"), parent)
     parts = []
     candidates = list(ideas(source, direction))
     # Where index arithmetic is the direction, the rewrite that answers it comes first.
     place = 1 if direction == "integer_overhead" else 0
     candidates[place:place] = _by_hand(sections, source)
     for description, variant in candidates:
-        if any(f"from `{parent}`" in line and description in line for line in tried):
+        if any(description in line for line in tried):
             continue
         parts.append(f"{description}\n```python\n{variant}\n```\n")
         if len(parts) == (1 if wanted == "one" else int(wanted)):

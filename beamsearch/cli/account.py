@@ -49,5 +49,12 @@ def swept(record: RoundRecord) -> list[str]:
     ]
 
 
+def differences(record: RoundRecord) -> list[str]:
+    """How different the plans and kernels of a round are, where a model wrote several."""
+    parts = {"plans": record.plans_apart, "kernels": record.kernels_apart}
+    told = [f"{what} {apart:.2f}" for what, apart in parts.items() if apart is not None]
+    return [f"difference (0 the same, 1 nothing in common): {', '.join(told)}"] if told else []
+
+
 def _seconds(parts: dict[str, float]) -> str:
     return ", ".join(f"{what} {seconds:.0f} s" for what, seconds in parts.items() if seconds >= 0.5)

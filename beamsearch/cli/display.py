@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from beamsearch.cli.account import account, swept
+from beamsearch.cli.account import account, differences, swept
 from beamsearch.cli.numbers import clock, of_products, progress, tell
 from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.records.baselines import BASELINES, called
@@ -143,7 +143,11 @@ def describe_candidate(candidate: Candidate) -> str:
     else:
         at = f" at {verdict.stage}" if verdict.stage else ""
         found = f"{verdict.outcome}{at}: {one_line(verdict.reason, 100)}"
-    return f"{candidate.name}  {found}  ({one_line(candidate.description, 70)})"
+    origin, share = candidate.built_from, candidate.built_share
+    named = {candidate.parent, candidate.repair_of, candidate.tuned_from}
+    strange = origin is not None and origin not in named
+    built = f"; {share:.0%} of its lines are {origin}'s" if strange and share else ""
+    return f"{candidate.name}  {found}  ({one_line(candidate.description, 70)}{built})"
 
 
 class PlainDisplay:
@@ -190,7 +194,7 @@ class PlainDisplay:
                 self.say(line)
         self._yardsticks |= set(yardsticks(run))
         self.clock.round_ended()
-        for line in swept(record):
+        for line in [*swept(record), *differences(record)]:
             self.say(f"  {line}")
         won = "win; " if record.win else "no win; " if record.round else ""
         left = self.clock.left_s(run.settings.rounds - record.round, run.settings.time_limit_s)

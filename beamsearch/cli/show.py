@@ -67,7 +67,7 @@ def summary(record: RunRecord) -> list[str]:
 
 def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
     """A line a round, and its candidates below it."""
-    from beamsearch.cli.account import swept
+    from beamsearch.cli.account import differences, swept
     from beamsearch.cli.display import describe_candidate
     from beamsearch.cli.numbers import of_floor, sign
 
@@ -85,7 +85,7 @@ def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
         told += "  win" if item.win else ""
         lines.append(told)
         lines += [f"    {describe_candidate(candidate)}" for candidate in item.candidates]
-        lines += [f"    {line}" for line in swept(item)]
+        lines += [f"    {line}" for line in [*swept(item), *differences(item)]]
     return lines
 
 

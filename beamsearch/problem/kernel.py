@@ -168,11 +168,16 @@ def _told(node: object) -> str:
     return repr(node)
 
 
+def shared_lines(one: str, other: str) -> float:
+    """The share (0..1) of two sources' lines that are the same, in order."""
+    lines = one.splitlines(), other.splitlines()
+    return difflib.SequenceMatcher(None, *lines, autojunk=False).ratio()
+
+
 def alike(one: str, other: str) -> bool:
     """Whether two sources are one kernel but for a few lines, such as launch parameters: at least
     nine tenths of their lines are the same, in order."""
-    lines = one.splitlines(), other.splitlines()
-    return difflib.SequenceMatcher(None, *lines, autojunk=False).ratio() >= 0.9
+    return shared_lines(one, other) >= 0.9
 
 
 def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:

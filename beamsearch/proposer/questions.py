@@ -54,6 +54,8 @@ class Attempt(Record):
     modelled: bool = False
     """Whether that time is modelled."""
     speedup_over_parent: float | None = None
+    expected: float | None = None
+    """The speedup over the parent that its plan expected."""
     repair_of: str | None = None
     tuned_from: str | None = None
 
@@ -136,6 +138,13 @@ class Prediction(Record):
     """How many times as fast the call could then be at most; 1 where the finding is gone."""
 
 
+class Sketch(Record):
+    """Another way than the plan's, in a sentence or two."""
+
+    idea: str
+    expected_speedup: float | None = None
+
+
 class Diagnosis(Record):
     """The answer to a diagnosis question; stands in the trace as `strategy.json`."""
 
@@ -148,6 +157,7 @@ class Diagnosis(Record):
     """What to change, concretely."""
     expected_speedup: float | None = None
     predicted: list[Prediction] = []
+    sketches: list[Sketch] = []
 
 
 class DiagnosisQuestion(Situation):
@@ -162,6 +172,8 @@ class VariantsQuestion(Situation):
     purpose: Literal["variants"] = "variants"
     diagnosis: Diagnosis
     variants: int
+    other_way: Sketch | None = None
+    """What the last of several variants carries out in place of the plan."""
     seen: list[str] = []
     """Fingerprints of every kernel judged in completed rounds: of its source (`kernel.fingerprint`)
     and of its compiled code."""
@@ -187,6 +199,8 @@ class ReflectionQuestion(Situation):
     purpose: Literal["reflection"] = "reflection"
     diagnosis: Diagnosis
     trials: list[Trial]
+    gained: bool = True
+    """Whether a trial beat the parent by more than the noise."""
 
 
 class Reflection(Record):
@@ -196,6 +210,9 @@ class Reflection(Record):
     lessons: list[str] = []
     """Each holds beyond this one kernel."""
     patterns_to_avoid: list[str] = []
+    dissection: str = ""
+    """Where nothing beat the parent: which expectation was wrong, and what would have had to be
+    true."""
 
 
 class RepairQuestion(Situation):

@@ -49,6 +49,11 @@ class Candidate(Record):
     """The failed candidate that this one repairs."""
     tuned_from: str | None = None
     """The correct candidate that this one is a form of, with other launch parameters or blocks."""
+    built_from: str | None = None
+    """The kernel that most of its lines come from, of all that its author was shown; none where
+    that is none, or in runs recorded before this was measured."""
+    built_share: float | None = None
+    """The share (0..1) of both kernels' lines that are the same, in order."""
     round: int
     worker: int | None = None
     direction: Direction | None = None

@@ -26,6 +26,11 @@ class RoundRecord(Record):
     """File that does not apply -> why."""
     tunings: list[Tuning] = []
     """The sweeps after this round's wins over their parents."""
+    plans_apart: float | None = None
+    """How different the workers' plans are, where a model thinks: the mean over every two, 0 for
+    the same words, 1 for none in common (`search.difference`)."""
+    kernels_apart: float | None = None
+    """The same of the kernels written for them, by their lines; without repairs and tuned forms."""
 
 
 class Result(Record):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import BeamsearchError
-from beamsearch.problem.kernel import fingerprint
+from beamsearch.problem.kernel import fingerprint, shared_lines
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.proposal import Proposal
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 NOT_REPAIRED = (Outcome.CORRECT, Outcome.NO_CODE, Outcome.DUPLICATE)
 """Nothing is wrong with it, there is nothing to repair, or its twin was repaired before."""
+LEAST_SHARE = 0.25
+"""Kernels of one problem that were written apart share up to 0.21 of their lines (imports, the
+entry's head), the median child and its parent 0.7: the runs in artifacts, of model and playbook."""
 LEAST_FREE = 1 << 20
 """Bytes that a disk has left, at least, for a failure to be the kernel's own."""
 
@@ -48,6 +51,8 @@ class Candidates:
     round: int
     assignment: Assignment
     folder: Path
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """Name -> source of the kernels that the worker's prompts show."""
 
     def no_code(
         self, name: str, author: str, reason: str, repair_of: str | None = None
@@ -135,6 +140,7 @@ class Candidates:
                 parent=self.assignment.parent,
                 repair_of=made.repair_of,
                 tuned_from=made.tuned_from,
+                **self._built_from(made),
                 round=self.round,
                 worker=self.assignment.worker,
                 direction=self.assignment.direction,
@@ -150,6 +156,19 @@ class Candidates:
         candidate = recorded(self.folder / f"{made.name}.json", Candidate, make)
         self.shared.observer.candidate(candidate)
         return candidate
+
+    def _built_from(self, made: Made) -> dict[str, Any]:
+        """Which of the kernels its author was shown it has most lines of."""
+        source = made.proposal.source
+        origin = made.repair_of or made.tuned_from
+        file = self.folder / f"{origin}.py"
+        shown = dict(self.shown) | ({origin: file.read_text()} if origin and file.is_file() else {})
+        if source is None or not shown:
+            return {}
+        shares = {name: shared_lines(text, source) for name, text in shown.items()}
+        nearest = max(shares, key=shares.__getitem__)
+        share = round(shares[nearest], 3)
+        return {"built_from": nearest, "built_share": share} if share >= LEAST_SHARE else {}
 
 
 def _check_disk(folder: Path) -> None:

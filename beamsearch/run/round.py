@@ -21,6 +21,7 @@ from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.memory.attempts import condense
 from beamsearch.run.memory.earlier_runs import earlier
 from beamsearch.run.memory.lessons import lessons
+from beamsearch.run.plans import expectations, plans
 from beamsearch.run.prefetch import begin_profiles
 from beamsearch.run.progress import Progress
 from beamsearch.run.results import (
@@ -46,6 +47,7 @@ from beamsearch.search import (
     settle,
     stop_reason,
 )
+from beamsearch.search.difference import kernels_apart, plans_apart, spread
 from beamsearch.search.pairs import paired
 
 PLAN = "plan.json"
@@ -141,6 +143,7 @@ class Rounds:
                 lessons(self.shared.trace, number, candidates, times),
                 self.shared.source,
                 earlier(self.shared.trace, self.shared.card.name, self.shared.executor.gpu),
+                expectations(self.shared.trace, number),
             ),
             seen=names_of(candidates),
         )
@@ -292,11 +295,23 @@ class Rounds:
             running_best=standing.running_best.name,
             absent=absent_files(self.shared.trace, number, best),
             tunings=tunings(self.shared.trace, number, plan),
+            **self._differences(number, candidates),
         )
         round_results(self.shared.trace, record, by_name, times, self.shared.floor)
         write_record(folder / "round.json", record)
 
         self.shared.observer.round_ended(record, self.progress.save())
+
+    def _differences(self, number: int, candidates: list[Candidate]) -> dict[str, float | None]:
+        """How different the round's plans are, and the kernels written for them."""
+        if not self.shared.proposer.reads_prompts:
+            return {}
+        written = [c for c in candidates if c.kernel_file and not (c.repair_of or c.tuned_from)]
+        texts = [plan.plan for plan in plans(self.shared.trace, number).values()]
+        return {
+            "plans_apart": spread(texts, plans_apart),
+            "kernels_apart": spread([self.shared.source(c) for c in written], kernels_apart),
+        }
 
     def _confirm(self, number: int, best: Candidate, before: Candidate) -> bool:
         """Whether the round's best, which seems faster, is: measured again beside the other; of

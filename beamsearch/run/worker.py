@@ -21,10 +21,11 @@ from beamsearch.records.round import BenchmarkResults, Result
 from beamsearch.records.trace import read_record, write_record, write_text
 from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import Made, names_of
+from beamsearch.run.plans import STRATEGY, other_way
 from beamsearch.run.repairs import Repairs
 from beamsearch.run.review import believed, pays, score
 from beamsearch.run.tuning import Tuner
-from beamsearch.search import worker_seed
+from beamsearch.search import is_win, worker_seed
 from kernel_profiling.ncu.line_counters import annotate
 
 RESULTS = "benchmark_results.json"
@@ -102,16 +103,16 @@ class Worker(Bench):
             share=self.assignment.share,
             shares=self.assignment.shares,
             others=self.assignment.others,
-            memory=self.view.memory,
+            memory=self.memory,
             tuned=self.shared.settings.configurations(self.shared.executor.measures) > 0,
         )
 
     def _diagnose(self, situation: Situation) -> Diagnosis:
         origin = self.assignment.plan_of
         if origin is not None:
-            plan = self.shared.trace.worker(origin.round, origin.worker) / "strategy.json"
+            plan = self.shared.trace.worker(origin.round, origin.worker) / STRATEGY
             earlier = read_record(plan, Diagnosis)
-            write_record(self.folder / "strategy.json", earlier)
+            write_record(self.folder / STRATEGY, earlier)
             return earlier
         self.doing(f"diagnosing {self.parent.name}: {self.assignment.direction}")
         question = DiagnosisQuestion(**dict(situation))
@@ -126,14 +127,19 @@ class Worker(Bench):
                 evidence=advice[0].evidence if advice else [],
                 plan=advice[0].advice if advice else "rewrite the kernel for this bottleneck",
             )
-        write_record(self.folder / "strategy.json", diagnosis)
+        write_record(self.folder / STRATEGY, diagnosis)
         return diagnosis
 
     def _propose(self, situation: Situation, diagnosis: Diagnosis) -> tuple[list[Proposal], str]:
         self.doing(f"writing variants of {self.parent.name}: {self.assignment.direction}")
         count = self.shared.settings.variants
+        known = [attempt.description for attempt in situation.memory.attempts]
         question = VariantsQuestion(
-            **dict(situation), diagnosis=diagnosis, variants=count, seen=sorted(self.view.seen)
+            **dict(situation),
+            diagnosis=diagnosis,
+            variants=count,
+            other_way=other_way(diagnosis, known) if count > 1 else None,
+            seen=sorted(self.view.seen),
         )
         return self.ask_for_kernels(question, "opt_prompt", "opt_reply", situation.parent_source)
 
@@ -172,7 +178,10 @@ class Worker(Bench):
             trials = [
                 trial.with_values(**after) if trial.candidate == best else trial for trial in trials
             ]
-        question = ReflectionQuestion(**dict(situation), diagnosis=diagnosis, trials=trials)
+        gained = any(is_win(1, trial.over_parent) for trial in trials if trial.over_parent)
+        question = ReflectionQuestion(
+            **dict(situation), diagnosis=diagnosis, trials=trials, gained=gained
+        )
         self.ask(question, "reflexion_prompt", "reflexion", read_reflection)
 
     def _results(self, candidates: list[Candidate]) -> None:

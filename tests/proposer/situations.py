@@ -5,9 +5,10 @@ The figures are those of an H200's profile of the first kernel of `43_Max_Poolin
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from beamsearch.problem.least_work import least_work
+from beamsearch.problem.least_work import LeastWork, least_work
 from beamsearch.problem.problem import find_problem
 from beamsearch.proposer.prompts.problem_card import make_card
 from beamsearch.proposer.questions import (
@@ -17,6 +18,7 @@ from beamsearch.proposer.questions import (
     FirstQuestion,
     Memory,
     Prediction,
+    ProblemCard,
     ReflectionQuestion,
     RepairQuestion,
     ReviewQuestion,
@@ -126,13 +128,18 @@ DIAGNOSIS = Diagnosis(
 )
 
 
+@cache
+def looked_at(problem: str) -> tuple[str, LeastWork, ProblemCard]:
+    """A problem's first kernel, least work and card: seconds for the large ones."""
+    found = find_problem(problem)
+    card = make_card(found, "2.11.0", "3.6.0")
+    return found.input_kernel.read_text(), least_work(found), card
+
+
 def fields(problem: str = "43", modelled: bool = False, **changes: Any) -> dict[str, Any]:
     """Fields every question has, for the first round of a problem, measured or modelled."""
-    found = find_problem(problem)
-    work = least_work(found)
-    source = found.input_kernel.read_text()
+    source, work, card = looked_at(problem)
     profile = COMPILER if modelled else NCU
-    card = make_card(found, "2.11.0", "3.6.0")
     floor = Floor(
         least_bytes=work.least_bytes,
         flops=work.flops,

@@ -13,7 +13,7 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
-from beamsearch.records.trace import Trace, read_record, write_record
+from beamsearch.records.trace import Trace, read_record, write_record, write_text
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.run.memory.earlier_runs import KEPT, Learned, earlier, learn, read_run
 from beamsearch.run.memory.lessons import Lesson, lessons, standing, worded
@@ -164,3 +164,15 @@ def test_a_duplicate_is_no_failure_and_a_tuned_form_no_lesson(change, tmp_path):
     after = read_run(folder)
     lost = len(before.moves[one.description]) - len(after.moves.get(one.description, []))
     assert lost == 1 and 0.0 not in after.moves.get(one.description, [])
+
+
+def test_a_dissection_is_a_lesson(tmp_path):
+    trace = Trace(tmp_path)
+    told = '{"summary": "", "dissection": "the spills ate the gain", "patterns_to_avoid": ["x"]}'
+    write_text(trace.worker(1, 0) / "reflexion.txt", told)
+    made = candidate("r1-w0-v0", "r0-s0", "strips", 1.2)
+    every = lessons(trace, 2, [made], {"r1-w0-v0": 1.2})
+    assert [(item.text, item.avoid, item.teacher) for item in every] == [
+        ("the spills ate the gain", False, "r1-w0-v0"),
+        ("x", True, "r1-w0-v0"),
+    ]

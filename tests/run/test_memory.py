@@ -1,5 +1,6 @@
 """What later prompts are told of earlier rounds."""
 
+from beamsearch.proposer.prompts.outcomes import attempt
 from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
@@ -73,3 +74,10 @@ def test_an_idea_counts_once_however_often_it_is_repaired():
     told = [(i.finding, i.tried, i.correct, i.best_speedup) for i in memory.ideas]
     assert told == [("latency_not_hidden", 2, 1, 4.0), ("atomics", 1, 1, 0.5)]
     assert [a.repair_of for a in memory.attempts if a.name.endswith("-f2")] == ["r1-w0-v1-f1"]
+
+
+def test_what_a_plan_expected_stands_beside_what_came_of_it():
+    made = [candidate("r0-s0", 8, None), candidate("r1-w0-v0", 10, worker=0)]
+    times = {c.name: c.time_ms for c in made}
+    memory = condense(made, times, [], lambda c: c.name, expected={(1, 0): 1.5, (2, 0): 9.0})
+    assert "~0.8 x (1.5 expected)" in attempt(memory.attempts[0])

@@ -5,6 +5,7 @@ A modelled number carries `~`, as in `facts`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from beamsearch.proposer.prompts.facts import one_line, profiled, tilde
@@ -15,6 +16,7 @@ from beamsearch.proposer.questions import (
     ReflectionQuestion,
     RepairQuestion,
     ReviewQuestion,
+    Sketch,
     Trial,
 )
 from beamsearch.records.candidate import Candidate
@@ -47,6 +49,8 @@ ITEMS = 8
 """Items of evidence, and predictions."""
 ITEM_CHARACTERS = 600
 """An item of evidence may quote a line of code and its counters."""
+ATTEMPT_CHARACTERS = 160
+"""Of an attempt's description: what was tried, without the reason why it should be faster."""
 UNCHANGED = "The findings did not change."
 
 
@@ -74,27 +78,41 @@ def plan(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
+def sketch(item: Sketch | None) -> Sketch | None:
+    """A sketch, on one line and no longer than asked for."""
+    return item and item.with_values(idea=one_line(item.idea, ITEM_CHARACTERS))
+
+
 def idea(item: Idea) -> str:
     """How often a finding was gone after."""
     best = "" if item.best_speedup is None else f", best {item.best_speedup:.3g} x parent"
     return f"`{item.finding}` {item.tried} kernels, {item.correct} correct{best}"
 
 
+def by_parent(attempts: Sequence[Attempt]) -> list[tuple[str, list[str]]]:
+    """Attempts below the kernel that they were made from, each in one line; the kernel tried first
+    stands first."""
+    found: dict[str, list[str]] = {}
+    for item in attempts:
+        heading = f"From `{item.parent}`" if item.parent else "First kernels"
+        found.setdefault(heading, []).append(attempt(item))
+    return list(found.items())
+
+
 def attempt(item: Attempt) -> str:
     """An earlier candidate in one line."""
-    lineage = [f"from `{item.parent}`"] if item.parent else []
-    lineage += [f"repairs `{item.repair_of}`"] if item.repair_of else []
-    lineage += [f"tunes `{item.tuned_from}`"] if item.tuned_from else []
-    lineage += [item.direction] if item.direction else []
-    result = [item.outcome]
-    if item.time:
-        result.append(item.time)
+    told = [f"repairs `{item.repair_of}`"] if item.repair_of else []
+    told += [f"tunes `{item.tuned_from}`"] if item.tuned_from else []
+    result = [item.outcome] if item.outcome != "correct" else []
+    result += [item.time] if item.time else []
     if item.speedup_over_parent is not None:
         mark = "~" if item.modelled else ""
-        result.append(f"{mark}{item.speedup_over_parent:.3g} x parent")
+        wanted = "" if item.expected is None else f" ({item.expected:.3g} expected)"
+        result.append(f"{mark}{item.speedup_over_parent:.3g} x{wanted}")
     reason = f": {one_line(item.reason)}" if item.reason else ""
-    told = f" ({', '.join(lineage)})" if lineage else ""
-    return f"`{item.name}`{told} {one_line(item.description)} → {', '.join(result)}{reason}"
+    lineage = f" ({', '.join(told)})" if told else ""
+    description = one_line(item.description, ATTEMPT_CHARACTERS)
+    return f"`{item.name}`{lineage} {description} → {', '.join(result) or item.outcome}{reason}"
 
 
 def verdict(candidate: Candidate, most: int = 600) -> str:

@@ -32,18 +32,21 @@ from kernel_profiling.profile import FindingKind
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-BUDGET: Mapping[Purpose, int] = dict.fromkeys(get_args(Purpose), 16_000) | {
-    "first": 8_000,
-    "repair": 12_000,
-}
-"""Tokens a prompt may have. Problem, kernel, profile, contract and notes of the kernels seen so far
-take 3,000 to 8,000; the rest is room for long kernels and for memory, which else grows for ever."""
+BUDGET: Mapping[Purpose, int] = dict.fromkeys(get_args(Purpose), 8_000) | {"repair": 12_000}
+"""Tokens a prompt should have. Problem, kernel, profile and contract of the kernels seen so far
+take 3,000 to 7,000; the rest is room for what was tried and for notes, which are cut to it."""
+MOST_TOKENS = 16_000
+"""Tokens a prompt may have where its kernel is long: above this the findings, the annotations and
+the newest attempts are cut too."""
 NOTES_BUDGET = 1_500
 """Tokens for notes on techniques: about seven, for more would be a textbook."""
 KEPT_ATTEMPTS = 12
 """Newest attempts that outlive kernels in full and notes: three rounds of wins and losses."""
-KEPT_LESSONS = 12
-"""Newest lessons, and patterns, shown at most: every attempt stands above them anyway."""
+KEPT_NOTES = 2
+"""Notes that outlive the last of the kernels in full: those that fit best."""
+KEPT_LESSONS, LEAST_LESSONS = 12, 6
+"""Newest lessons, and patterns, shown at most, and left where room is short: every attempt stands
+above them anyway."""
 REMEMBER: tuple[Purpose, ...] = ("diagnosis", "variants", "reflection")
 """Questions whose prompts hold what was tried and learned."""
 KEPT_FINDINGS = 3
@@ -59,22 +62,31 @@ REASK_MARK = "## Your previous answer could not be used"
 
 def render(question: Question | FirstQuestion) -> str:
     """The prompt of a question, cut to its budget: oldest attempts first, then the slower of the
-    best kernels, the notes that fit least, further attempts, the fastest of these kernels, older
-    lessons and patterns, lessons of earlier runs, lower findings, the annotations, the ends of
-    diffs, the last of the kernels under review. The prompt says what was cut.
+    best kernels, the notes that fit least, the fastest of these kernels, the last notes. Where it
+    is still longer than MOST_TOKENS also further attempts, older lessons and patterns, lessons of
+    earlier runs, lower findings, the annotations, the ends of diffs, the last of the kernels under
+    review. The prompt says what was cut.
 
     The problem, the kernel and the contract are never cut, even where they alone pass the budget.
     """
-    steps = _cuts(question)
-    budget = BUDGET[question.purpose]
-    low, high = 0, len(steps)  # the fewest cuts that fit lie between
+    steps, further = _cuts(question)
+    cuts = _fewest(question, [], steps, BUDGET[question.purpose])
+    cuts = _fewest(question, cuts, further, MOST_TOKENS)
+    return _render(question, cuts)
+
+
+def _fewest(
+    question: Question | FirstQuestion, before: list[str], steps: list[str], budget: int
+) -> list[str]:
+    """Cuts made before, and the fewest more that bring the prompt to its budget."""
+    low, high = 0, len(steps)
     while low < high:
         middle = (low + high) // 2
-        if approximate_tokens(_render(question, steps[:middle])) <= budget:
+        if approximate_tokens(_render(question, [*before, *steps[:middle]])) <= budget:
             high = middle
         else:
             low = middle + 1
-    return _render(question, steps[:low])
+    return [*before, *steps[:low]]
 
 
 def reask(prompt: str, reply: str, error: object) -> str:
@@ -93,32 +105,37 @@ def asked_again(prompt: str) -> int:
     return prompt.splitlines().count(REASK_MARK)
 
 
-def _cuts(question: Question | FirstQuestion) -> list[str]:
-    """What may be cut, in the order it is cut, one word a step."""
+def _cuts(question: Question | FirstQuestion) -> tuple[list[str], list[str]]:
+    """What may be cut to the budget, and what only where the prompt is longer than any may be; in
+    the order it is cut, one word a step."""
     notes = ["note"] * len(_notes(question))
     if isinstance(question, FirstQuestion):
-        return notes
+        return notes, []
     steps: list[str] = []
+    further: list[str] = []
     memory = question.memory
     if question.purpose in REMEMBER:
         kept = min(KEPT_ATTEMPTS, len(memory.attempts))
-        steps += ["attempt"] * (len(memory.attempts) - kept)
         others = len(_best(question))
+        steps += ["attempt"] * (len(memory.attempts) - kept)
         steps += ["kernel"] * (others - 1)
-        steps += notes
-        steps += ["attempt"] * kept
+        steps += notes[KEPT_NOTES:]
         steps += ["kernel"] * min(1, others)
+        steps += notes[:KEPT_NOTES]
+        further += ["attempt"] * kept
         for word, told in (("lesson", memory.lessons), ("pattern", memory.patterns_to_avoid)):
-            steps += [word] * len(told)
-        steps += ["earlier"] * len(memory.earlier.lessons)
-        steps += ["finding"] * max(0, len(question.findings) - KEPT_FINDINGS)
+            older = max(0, len(told) - LEAST_LESSONS)
+            steps += [word] * older
+            further += [word] * (len(told) - older)
+        further += ["earlier"] * len(memory.earlier.lessons)
+        further += ["finding"] * max(0, len(question.findings) - KEPT_FINDINGS)
     if question.purpose == "diagnosis" and question.annotated_source:
-        steps.append("margin")
+        further.append("margin")
     if isinstance(question, ReflectionQuestion | RepairQuestion):
-        steps += ["diff"] * DIFF_STEPS
+        further += ["diff"] * DIFF_STEPS
     if isinstance(question, ReviewQuestion):
-        steps += ["review"] * (len(question.variants) - 1)
-    return steps
+        further += ["review"] * (len(question.variants) - 1)
+    return steps, further
 
 
 def _render(question: Question | FirstQuestion, cuts: Iterable[str]) -> str:
@@ -161,6 +178,7 @@ def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
         "findings": [facts.finding(question, item) for item in findings],
         "rules": facts.rules(question.profile) if question.purpose == "diagnosis" else [],
         "memory": memory,
+        "attempts": outcomes.by_parent(memory.attempts),
         "best": _best(question)[cut["kernel"] :],
         "direction": question.direction,
         "is_open": question.direction.finding == OPEN,
@@ -173,12 +191,14 @@ def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
 def _asked(question: Question, cut: Counter[str]) -> dict[str, Any]:
     """What one kind of question adds."""
     keep = 1 - cut["diff"] / DIFF_STEPS
+    told: dict[str, Any] = {}
     if isinstance(question, VariantsQuestion):
-        told = {"variants": question.variants, "tuned": question.tuned}
-        return {"plan": outcomes.plan(question.diagnosis), **told}
+        told["other_way"] = outcomes.sketch(question.other_way)
+        told |= {"variants": question.variants, "tuned": question.tuned}
+        return told | {"plan": outcomes.plan(question.diagnosis)}
     if isinstance(question, ReflectionQuestion):
-        trials = [outcomes.trial(question, item, keep) for item in question.trials]
-        return {"plan": outcomes.plan(question.diagnosis), "trials": trials}
+        told["trials"] = [outcomes.trial(question, item, keep) for item in question.trials]
+        return told | {"plan": outcomes.plan(question.diagnosis), "gained": question.gained}
     if isinstance(question, RepairQuestion):
         return {"plan": outcomes.plan(question.diagnosis), **outcomes.repair(question, keep)}
     if isinstance(question, ReviewQuestion):
@@ -254,7 +274,6 @@ def _environment() -> Environment:
         "shape": facts.shape,
         "line": facts.one_line,
         "lesson": outcomes.lesson,
-        "attempt": outcomes.attempt,
         "idea": outcomes.idea,
     }
     return environment

@@ -23,13 +23,16 @@ def condense(
     taught: Sequence[Lesson],
     source: Callable[[Candidate], str],
     earlier: Earlier | None = None,
+    expected: Mapping[tuple[int, int | None], float] | None = None,
 ) -> Memory:
     """Every attempt of completed rounds, the best kernels in full, and every lesson once, the
     newest last.
 
-    `times` are comparable times by candidate name (see `search.distinct`).
+    `times` are comparable times by candidate name (see `search.distinct`); `expected` are the
+    speedups that plans expected, by round and worker.
     """
     attempts = []
+    expected = expected or {}
     for candidate in candidates[1:]:  # the first one is what all is measured against
         own, parents = times.get(candidate.name), times.get(candidate.parent or "")
         attempts.append(
@@ -44,6 +47,7 @@ def condense(
                 modelled=candidate.measurement is not None
                 and candidate.measurement.source == "modelled",
                 speedup_over_parent=parents / own if own and parents else None,
+                expected=expected.get((candidate.round, candidate.worker)),
                 repair_of=candidate.repair_of,
                 tuned_from=candidate.tuned_from,
             )

@@ -56,8 +56,9 @@ def lessons(
     for number in range(1, rounds):
         for worker, reflection in reflections(trace, number).items():
             made = [c for c in candidates if (c.round, c.worker) == (number, worker)]
+            dissected = [reflection.dissection] if reflection.dissection else []
             for texts, avoid in (
-                (reflection.lessons, False),
+                ([*dissected, *reflection.lessons], False),
                 (reflection.patterns_to_avoid, True),
             ):
                 every += [
