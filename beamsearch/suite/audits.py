@@ -6,10 +6,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from beamsearch.baselines.cache import digest_of, read_cached, write_cached
+from beamsearch.paths import cache_folder
 from beamsearch.problem.problem import name_of
 from beamsearch.records.audit import Audit, Fault
 from beamsearch.suite.processes import forking
@@ -64,12 +67,20 @@ def audits(
 
 def flaws_of(problem: Path, gpu: Gpu, scale: float | None = None) -> list[Fault]:
     """What a quick audit finds; nothing where it takes too long, or the problem cannot be run,
-    which the run says by itself."""
-    return [
-        fault
-        for one in audits([problem], gpu, timeout_s=AUDIT_S, quick=True, scale=scale)
-        for fault in one.faults
-    ]
+    which the run says by itself.
+
+    What it found is kept, and found again where neither the file nor what audits it changed; of
+    what a file imports only the file's own text counts.
+    """
+    own = (path.read_text() for path in sorted(Path(__file__).parent.glob("*.py")))
+    facts = problem.read_text(), gpu.key, scale, version("torch"), *own
+    path = cache_folder() / "audits" / f"{digest_of(*facts)}.json"
+    kept = read_cached(path, Audit)
+    if kept is None:
+        (kept,) = audits([problem], gpu, timeout_s=AUDIT_S, quick=True, scale=scale)
+        if not kept.failed:
+            write_cached(path, kept)
+    return kept.faults
 
 
 def _answer(link: Connection, path: Path, gpu: Gpu, quick: bool, scale: float | None) -> None:

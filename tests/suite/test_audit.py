@@ -3,7 +3,8 @@
 import pytest
 
 from beamsearch.suite.audit import audit
-from beamsearch.suite.audits import audits
+from beamsearch.suite import audits as all_audits
+from beamsearch.suite.audits import audits, flaws_of
 from kernel_profiling.gpus import find_gpu
 from tests.suite.problems import write
 
@@ -81,3 +82,26 @@ def test_one_that_hangs_or_dies_takes_no_other_with_it(tmp_path):
     assert "exit code -9" in found["dies"].failed
     assert "no such model" in found["raises"].failed
     assert "SystemExit: 3" in found["exits"].failed
+
+
+def test_what_a_quick_audit_found_is_kept_until_the_file_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    examined = []
+
+    def counted(paths, *given, **options):
+        examined.extend(paths)
+        return audits(paths, *given, **options)
+
+    monkeypatch.setattr(all_audits, "audits", counted)
+    path = write(tmp_path, "x.softmax(1) * 1e-3")
+    found = flaws_of(path, H200)
+    assert "tiny outputs" in {fault.flaw for fault in found}
+    assert flaws_of(path, H200) == found and len(examined) == 1
+    assert flaws_of(path, find_gpu("a100")) and len(examined) == 2
+    write(tmp_path, "x.softmax(1)")
+    assert "tiny outputs" not in {fault.flaw for fault in flaws_of(path, H200)}
+    assert len(examined) == 3
+
+    write(tmp_path, "x * 2", "raise ValueError('no such model')")
+    assert flaws_of(path, H200) == flaws_of(path, H200) == []
+    assert len(examined) == 5  # what could not be run is tried again
