@@ -1,7 +1,7 @@
 """`python -m beamsearch …` as a user starts it, without the wait for torch.
 
 Each command is a process of its own, forked from one that has imported what other projects wrote
-and nothing of this one: that costs two seconds a command otherwise, and there are a hundred.
+and nothing of this one: that costs four seconds a command otherwise, and there are a hundred.
 """
 
 import functools
@@ -18,7 +18,7 @@ from tests import PYTHONPATH
 
 PRELOADED = (
     "torch",
-    "torch.fx.experimental.symbolic_shapes",
+    "torch._dynamo",  # which torch imports for the first tensor on meta
     "openai",
     "pydantic",
     "rich",

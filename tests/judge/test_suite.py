@@ -21,15 +21,15 @@ QUICK = (
 """Of honest kernels and hostile ones, what is judged in every run of the tests; the suite's own
 command, or BEAMSEARCH_SUITE=1, judges all."""
 LARGE = ("cheats", "cheats_on_plans", "cheats_on_gpu", "honest_more", "wrong", "wrong_blind")
-"""Of these folders, one file in nine is judged in every run, of honest kernels, which go all the
-way, one in eighteen: all take half an hour on two cores that do something else too."""
+"""Of these folders, one file in sixteen is judged in every run, of honest kernels, which go all the
+way, one in twenty-four: all take half an hour on two cores that do something else too."""
 
 
 def is_quick(case: Case) -> bool:
     """Whether every run of the tests judges it."""
     if case.path.parent.name in LARGE:
         beside = [other for other in WITHOUT_GPU if other.path.parent == case.path.parent]
-        return beside.index(case) % (18 if case.kind == "honest" else 9) == 0
+        return beside.index(case) % (24 if case.kind == "honest" else 16) == 0
     return case.name in QUICK
 
 
