@@ -176,6 +176,17 @@ class GivesAway(Record):
         return f"Whatever the input, {'; '.join(told)}{shapes}."
 
 
+class Costs(Record):
+    """What a GPU was seen to take for what no datasheet tells."""
+
+    l2_gb_s: float
+    """Reading what is in the L2, 1e9 bytes a second."""
+    barrier_us: float
+    """A barrier of one program a multiprocessor, launched together, by atomics in device memory."""
+    launch_us: float
+    """One more launch in a CUDA graph."""
+
+
 class Floor(Record):
     """The least time the problem's least work takes on this GPU."""
 
@@ -192,6 +203,8 @@ class Floor(Record):
     """Format that the rate is of: `tf32`, or the problem's dtype; empty in old records."""
     corrected: str = ""
     """Why the floor is lower than it first was: what a verified kernel showed."""
+    costs: Costs | None = None
+    """None where nothing was measured. No part of the floor."""
 
     @property
     def memory_ms(self) -> float:

@@ -104,6 +104,11 @@ def test_ceilings_are_near_the_datasheet(read_share: float) -> None:
 
     assert 0.6 * gpu.bandwidth_gb_s < seen.bandwidth_gb_s < 1.02 * gpu.bandwidth_gb_s
     assert 0.4 * gpu.tflops["bfloat16"] < seen.matrix_tflops < 1.02 * gpu.tflops["bfloat16"]
+    assert seen.costs is not None
+    print(seen)
+    assert 1.2 * gpu.bandwidth_gb_s < seen.costs.l2_gb_s < 10 * gpu.bandwidth_gb_s
+    assert 0.2 < seen.costs.barrier_us < 20
+    assert 0.2 < seen.costs.launch_us < 20
 
 
 def test_a_time_below_the_floor_lowers_it_and_says_so() -> None:

@@ -28,7 +28,7 @@ from beamsearch.records.candidate import OPEN, Direction
 from kernel_profiling.findings.findings import find
 from kernel_profiling.ncu.line_counters import annotate
 from kernel_profiling.ncu.report import read_report
-from kernel_profiling.profile import Profile
+from kernel_profiling.profile import Costs, Profile
 from tests.proposer.situations import (
     DIAGNOSIS,
     NCU,
@@ -362,3 +362,12 @@ def test_a_long_kernel_costs_memory_and_notes_but_not_its_counters_and_newest_at
     assert "Techniques that may fit" not in prompt or "notes on techniques" in prompt
     for found in ("integer_overhead", "narrow_access", "excess_traffic", "low_occupancy"):
         assert f"**{found}**" in prompt
+
+
+def test_what_was_measured_of_the_l2_and_of_waiting_is_told():
+    known = fields()
+    costs = Costs(l2_gb_s=6543, barrier_us=1.44, launch_us=1.2)
+    known["floor"] = known["floor"].model_copy(update={"costs": costs})
+    prompt = render(DiagnosisQuestion(**known))
+    assert "6543 GB/s from the L2" in prompt and "1.4 us for a barrier" in prompt
+    assert "from the L2" not in render(diagnosis_question())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from beamsearch.suite.audit import audit
 from beamsearch.suite import audits as all_audits
+from beamsearch.suite.audit import audit
 from beamsearch.suite.audits import audits, flaws_of
 from kernel_profiling.gpus import find_gpu
 from tests.suite.problems import write

@@ -12,7 +12,7 @@ from beamsearch.proposer.questions import FirstQuestion, Question, Situation
 from beamsearch.records.measurement import Measurement
 from kernel_profiling.findings.findings import WORTH
 from kernel_profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
-from kernel_profiling.profile import Finding, Floor, Launch, Profile
+from kernel_profiling.profile import Costs, Finding, Floor, Launch, Profile
 
 LAUNCHES = 6
 """Launches listed, by share of the call; a call with more has a finding that says so."""
@@ -105,6 +105,7 @@ def standing(question: Question | FirstQuestion) -> list[str]:
     else:
         given = floor.gives_away
         lines += [_floor(floor)] + ([given.sentence] if given and given.sentence else [])
+        lines += [_costs(floor.costs)] if floor.costs else []
     if isinstance(question, FirstQuestion):
         return lines
     time = question.parent_time
@@ -137,6 +138,14 @@ def _time(time: Measurement | None) -> str:
         return f"Time: {time} (modelled)."
     spread = f"; 20% to 80% of calls {time.p20_ms:.4g} to {time.p80_ms:.4g} ms"
     return f"Time: {time} (measured with a cold L2, start and end of the call included{spread})."
+
+
+def _costs(costs: Costs) -> str:
+    return (
+        f"Seen on this GPU: {costs.l2_gb_s:.4g} GB/s from the L2 for what is in it (a call begins "
+        f"with a cold one); {costs.barrier_us:.2g} us for a barrier of one program an SM, launched "
+        f"together; {costs.launch_us:.2g} us for one launch more."
+    )
 
 
 def _floor(floor: Floor) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernel_profiling.gpus import Gpu
-from kernel_profiling.profile import Floor, Record
+from kernel_profiling.profile import Costs, Floor, Record
 
 BUFFER_BYTES = 2 << 30
 """Moved by one streaming measurement: 17 times the largest L2, half a millisecond of an H200."""
@@ -24,6 +24,7 @@ class Ceilings(Record):
     """Best of several streaming kernels at that mix, 1e9 bytes a second."""
     matrix_tflops: float
     """One large product of operands in `dtype`, accumulating in float32."""
+    costs: Costs | None = None
 
 
 def make_floor(
@@ -54,6 +55,7 @@ def make_floor(
         bandwidth_source="datasheet" if ceilings is None else "measured",
         gpu=gpu.name,
         products=dtype,
+        costs=ceilings.costs if ceilings is not None else None,
     )
 
 
@@ -111,18 +113,21 @@ def matrix_rate(gpu: Gpu, dtype: str) -> float:
 
 
 def measure_ceilings(dtype: str, read_share: float, device: int = 0) -> Ceilings:
-    """Measure this GPU's bandwidth at a mix of reads and writes, and its matrix rate.
+    """Measure this GPU's bandwidth at a mix of reads and writes, its matrix rate, and `Costs`.
 
     A second or two, once the kernels are compiled; nothing else may run on the GPU meanwhile.
     Raises RuntimeError from torch where there is no such device or no memory left.
     """
     import torch
 
+    from kernel_profiling.floor.costs import measure_costs
+
     with torch.cuda.device(device):
         return Ceilings(
             dtype=dtype,
             bandwidth_gb_s=_bandwidth(read_share),
             matrix_tflops=_matrix_tflops(dtype),
+            costs=measure_costs(),
         )
 
 
