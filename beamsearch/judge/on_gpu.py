@@ -13,7 +13,7 @@ from beamsearch.errors import KernelError, ProblemError
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage, Work
 from beamsearch.judge.arguments import ALWAYS_DRAWN, Layout, meta_arguments, order_for
-from beamsearch.judge.capture.ahead import Captured, Captures, Form
+from beamsearch.judge.capture.ahead import Captured, Captures, Form, configurations
 from beamsearch.judge.nvidia_tools.under_tools import Profilers, check_memory
 from beamsearch.judge.rejection import (
     FIRST_CALL_S,
@@ -102,6 +102,8 @@ class MeasuringJudge:
         self._python = OwnPython(servers, gpu, device, scratch)
         self._chosen: dict[str, Form] = {}
         """Source -> the form that was judged; as the keys of the next one."""
+        self._tuned: dict[str, dict[int, float]] = {}
+        """Source of an autotuned kernel -> milliseconds of its forms, by number."""
         self._profiles: dict[tuple[str, bool], Profile] = {}
         """Source and whether it was profiled in full -> its profile."""
 
@@ -251,6 +253,8 @@ class MeasuringJudge:
             profile = form.compiled.profile
             notes = [text for text in (note, profile.note) if text]
             profile = profile.with_values(note="; ".join(notes))
+        tried = configurations(captured.forms, self._tuned.get(key))
+        profile = profile.with_values(configurations=tried)
         self._profiles[key, full] = profile
         return profile
 
@@ -315,10 +319,10 @@ class MeasuringJudge:
         values. Needs the lane. Raises Rejected where none is."""
         key = source_key(source)
         if key not in self._chosen:
-            self._chosen[key] = forms[0] if len(forms) == 1 else self._fastest(forms)
+            self._chosen[key] = forms[0] if len(forms) == 1 else self._fastest(key, forms)
         return self._chosen[key]
 
-    def _fastest(self, forms: Sequence[Form]) -> Form:
+    def _fastest(self, key: str, forms: Sequence[Form]) -> Form:
         times: dict[int, float] = {}
         rejections: list[Rejected] = []
         with self._visit.timed_inputs(self._true_sets()) as timed:
@@ -333,6 +337,7 @@ class MeasuringJudge:
                     self._true.mend()
         if not times:
             raise rejections[0]
+        self._tuned[key] = times
         return forms[min(times, key=times.__getitem__)]
 
     def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from beamsearch.errors import KernelError
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.capture.ahead import Captured, Captures
+from beamsearch.judge.capture.ahead import Captured, Captures, configurations
 from beamsearch.judge.once import OncePerKey
 from beamsearch.judge.rejection import (
     COMPILE_S,
@@ -226,6 +226,7 @@ class ModellingJudge:
         reason = "the time that it gives is none"
         try:
             modelled = estimate(captured.forms[0].compiled.profile, trace, self._gpu)
+            modelled = modelled.with_values(configurations=configurations(captured.forms))
             if modelled.modelled_ms is None:
                 return modelled
             if isfinite(modelled.modelled_ms):

@@ -176,6 +176,18 @@ class GivesAway(Record):
         return f"Whatever the input, {'; '.join(told)}{shapes}."
 
 
+class Configuration(Record):
+    """One of an autotuner's configurations, and what the compiler made of it."""
+
+    config: str
+    registers: int | None = None
+    """Registers a thread, of the launch that has most."""
+    spill_bytes: int | None = None
+    shared_bytes: int | None = None
+    time_ms: float | None = None
+    """What the whole call takes with it; none where it was not timed, or is wrong."""
+
+
 class Costs(Record):
     """What a GPU was seen to take for what no datasheet tells."""
 
@@ -229,6 +241,9 @@ class Profile(Record):
     gpu: str
     """The device measured, or the target compiled for."""
     launches: list[Launch]
+    configurations: list[Configuration] = []
+    """All that a kernel's autotuners chose from, the fastest first; none where there is no
+    choice."""
     torch_operations: list[str] = []
     """Torch operations that a compiler's profile met and cannot see into."""
     note: str | None = None

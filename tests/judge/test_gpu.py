@@ -293,6 +293,9 @@ def test_an_autotuned_kernel_is_judged_and_profiled_in_its_fastest_configuration
     profile = executor.run(ProfileJob(subject=Subject(name="tuned", source=TUNED)))
     (launch,) = [launch for launch in profile.launches if launch.triton]
     assert "BLOCK: 1024" in str(launch.config)
+    fast, slow = profile.configurations
+    assert "BLOCK: 1024" in fast.config and "BLOCK: 64" in slow.config
+    assert fast.time_ms and slow.time_ms and fast.time_ms < slow.time_ms
 
 
 def test_eager_compile_and_kernel_side_by_side(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from beamsearch.records.candidate import OPEN, Direction
 from kernel_profiling.findings.findings import find
 from kernel_profiling.ncu.line_counters import annotate
 from kernel_profiling.ncu.report import read_report
-from kernel_profiling.profile import Costs, Profile
+from kernel_profiling.profile import Configuration, Costs, Profile
 from tests.proposer.situations import (
     DIAGNOSIS,
     NCU,
@@ -371,3 +371,16 @@ def test_what_was_measured_of_the_l2_and_of_waiting_is_told():
     prompt = render(DiagnosisQuestion(**known))
     assert "6543 GB/s from the L2" in prompt and "1.4 us for a barrier" in prompt
     assert "from the L2" not in render(diagnosis_question())
+
+
+def test_an_autotuner_s_configurations_are_told_with_what_they_cost():
+    tried = [
+        Configuration(config=f"BLOCK: {n}", registers=n, spill_bytes=8 * (n > 90), time_ms=n / 100)
+        for n in (64, 96)
+    ]
+    prompt = render(diagnosis_question(profile=NCU.model_copy(update={"configurations": tried})))
+    assert (
+        "The autotuner's configurations: BLOCK: 64: 0.64 ms (64 registers); "
+        "BLOCK: 96: 0.96 ms (96 registers, 8 bytes spilled)." in prompt
+    )
+    assert "configurations:" not in render(diagnosis_question())

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.errors import one_line
 from kernel_profiling.gpus import Gpu
+from kernel_profiling.profile import Configuration
 
 CAPTURE_S = 60.0
 """Seconds one capture may take: Triton's front end takes under one for a usual kernel."""
@@ -81,6 +83,26 @@ class Form:
     def launched(self) -> list[str]:
         """Names of the functions that it launches."""
         return sorted({self.plan.kernels[step.kernel].name for step in self.plan.launches})
+
+
+def configurations(
+    forms: Sequence[Form], times_ms: Mapping[int, float] | None = None
+) -> list[Configuration]:
+    """What an autotuned kernel chose from, the fastest first; `times_ms` by the form's number."""
+    times_ms = times_ms or {}
+    found = []
+    for number in sorted(range(len(forms)), key=lambda n: times_ms.get(n, inf)):
+        launches = forms[number].compiled.profile.launches
+        found.append(
+            Configuration(
+                config="; ".join(forms[number].pins.values()),
+                registers=max((one.registers or 0 for one in launches), default=None),
+                spill_bytes=max((one.spill_bytes or 0 for one in launches), default=None),
+                shared_bytes=max((one.shared_bytes or 0 for one in launches), default=None),
+                time_ms=times_ms.get(number),
+            )
+        )
+    return found if len(found) > 1 else []
 
 
 @dataclass(frozen=True)

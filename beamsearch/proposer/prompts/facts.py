@@ -20,6 +20,8 @@ LOWERED = 8
 """Facts on products and loops."""
 REASON_CHARACTERS = 240
 LINES_QUOTED = 4
+CONFIGURATIONS = 6
+"""Of an autotuner's, the fastest."""
 RULES = 3
 RULE_CHARACTERS = 320
 NO_HELP = ("Low Compression Rate", "PM Sampling Data")
@@ -186,6 +188,20 @@ def _traffic(profile: Profile, floor: Floor | None) -> str:
     return f"Traffic of one call: {'; '.join(parts)}."
 
 
+def _configurations(profile: Profile) -> list[str]:
+    """What the autotuners chose from, in a line."""
+    told = []
+    for one in profile.configurations[:CONFIGURATIONS]:
+        parts = [f"{one.registers} registers"] if one.registers is not None else []
+        parts += [f"{one.spill_bytes} bytes spilled"] if one.spill_bytes else []
+        parts += [f"{size(one.shared_bytes)} shared"] if one.shared_bytes else []
+        time = f"{one.time_ms:.4g} ms" if one.time_ms is not None else "not timed"
+        told.append(f"{one_line(one.config, 120)}: {time} ({', '.join(parts)})")
+    more = len(profile.configurations) - len(told)
+    left = f"; and {more} slower" if more else ""
+    return [f"The autotuner's configurations: {'; '.join(told)}{left}."] if told else []
+
+
 def _launch(launch: Launch) -> str:
     x, y, z = launch.grid
     grid = " x ".join(str(n) for n in ((x, y, z) if z > 1 else (x, y) if y > 1 else (x,)))
@@ -266,7 +282,7 @@ def profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
         lines.append(f"The compiler made of it: {'. '.join(list(told)[:LOWERED])}.")
     if len(launches) > LAUNCHES:
         lines.append(f"{len(launches) - LAUNCHES} smaller launches besides.")
-    return lines
+    return lines + _configurations(profile)
 
 
 def size(count: float) -> str:

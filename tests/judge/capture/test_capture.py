@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beamsearch.judge.capture.ahead import Captured
+from beamsearch.judge.capture.ahead import Captured, configurations
 from beamsearch.judge.rejection import Log
 from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.records.candidate import Candidate
@@ -208,6 +208,13 @@ def test_an_autotuned_kernel_has_a_form_a_configuration(capture: Capture) -> Non
         assert form.pins == {"softmax_kernel": launch.config}
         assert form.compiled.binaries[0].threads == 32 * warps[-1]
     assert sorted(warps) == [4, 8, 16]
+    told = configurations(found.forms, {0: 2.0, 2: 1.0})
+    assert [(one.config, one.time_ms) for one in told] == [
+        (found.forms[number].pins["softmax_kernel"], ms)
+        for number, ms in ((2, 1), (0, 2), (1, None))
+    ]
+    assert all(one.registers and one.spill_bytes == 0 for one in told)
+    assert configurations(found.forms[:1]) == []
 
 
 def test_a_winner_written_out_has_the_configuration_that_was_timed(capture: Capture) -> None:
