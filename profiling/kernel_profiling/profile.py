@@ -281,6 +281,7 @@ class FindingKind(StrEnum):
     MANY_LAUNCHES = "many_launches"
     LIBRARY_TIME = "library_time"
     LAUNCH_BOUND = "launch_bound"
+    LAUNCH_PARAMETERS = "launch_parameters"
     AT_FLOOR = "at_the_floor"
 
 

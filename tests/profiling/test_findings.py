@@ -306,3 +306,20 @@ def test_spills_that_hardly_ever_run_are_not_worth_their_line_s_waits() -> None:
         spilling = launch.model_copy(update={"spill_bytes": 64, "lines": [line]})
         changed = profile.model_copy(update={"launches": [spilling]})
         assert (FindingKind.SPILLS in kinds(find(changed, floor_of("82"), None))) is is_there
+
+
+def test_where_no_counter_names_a_fault_launch_parameters_are_what_is_left() -> None:
+    profile, floor = profile_of("04"), floor_of("04")
+    quiet = profile.model_copy(
+        update={
+            "launches": [
+                one.model_copy(update={"metrics": {}, "lines": [], "rules": []})
+                for one in profile.launches
+            ]
+        }
+    )
+    (found,) = find(quiet, floor, None)
+    assert found.kind == FindingKind.LAUNCH_PARAMETERS
+    assert found.gain_bound == pytest.approx(1.07, abs=0.01)
+    assert "warps" in found.evidence[0] and "registers" in found.evidence[0]
+    assert FindingKind.LAUNCH_PARAMETERS not in kinds(findings_of("04"))

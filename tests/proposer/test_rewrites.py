@@ -49,8 +49,8 @@ BUDGET = {"43": 1500, "77": 400}
 
 RUNNER = """
 import importlib.util, json, os, sys, tempfile
+from types import SimpleNamespace
 import torch
-import triton
 import triton
 from beamsearch.judge.sandbox.interpreter import prepare_interpreter
 from beamsearch.problem.kernel import bind
@@ -58,6 +58,8 @@ from beamsearch.problem.problem import find_problem
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.shrink import shrink
 prepare_interpreter()
+torch.cuda.current_device = lambda: 0  # as the judge has it for candidates
+torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=3)
 instance = instantiate(shrink(find_problem(sys.argv[1]), int(sys.argv[2])), "cpu", 0, "normal")
 expected = instance.reference()
 results = []

@@ -54,6 +54,7 @@ _ORDER = [
     FindingKind.MANY_LAUNCHES,
     FindingKind.LATENCY,
     FindingKind.ISSUE_BOUND,
+    FindingKind.LAUNCH_PARAMETERS,
 ]
 
 _ASSUMES = {
@@ -76,6 +77,7 @@ _ASSUMES = {
     FindingKind.MANY_LAUNCHES: "only the longest launch is left",
     FindingKind.LATENCY: "the busiest unit never waits",
     FindingKind.ISSUE_BOUND: "only index arithmetic is left",
+    FindingKind.LAUNCH_PARAMETERS: "it ends at the floor",
 }
 """What a bound takes for granted, beside that nothing else changes."""
 
@@ -122,6 +124,8 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
             )
         )
     found = [_finding(one) for one in diagnoses if one.gain >= WORTH or one.near]
+    if not found and (last := whole_call.launch_parameters(case)) is not None:
+        found = [_finding(last)]
 
     def rank(finding: Finding) -> tuple[bool, float, int]:
         # Bounds are known to two digits; what is equal in those is ordered by kind.

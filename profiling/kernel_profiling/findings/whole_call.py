@@ -32,6 +32,28 @@ def at_floor(case: Case) -> Diagnosis | None:
     )
 
 
+def launch_parameters(case: Case) -> Diagnosis | None:
+    """For a call whose profile names no fault and which is not at the floor: its launch parameters,
+    which no counter judges. Bound: the floor."""
+    told = [
+        f"{launch.name}: {launch.threads // 32} warps, {launch.registers} registers a thread"
+        + (f", num_stages {launch.num_stages}" if launch.num_stages else "")
+        for launch in case.profile.launches
+        if launch.triton and launch.registers is not None
+    ]
+    if case.floor is None or not case.time_ms or case.headroom <= AT_FLOOR or not told:
+        return None
+    return Diagnosis(
+        FindingKind.LAUNCH_PARAMETERS,
+        f"No counter says what makes it {case.headroom:.2f} times the floor: try other warps, "
+        "stages and block sizes",
+        told,
+        case.headroom,
+        "Change the warps, the stages and the block sizes by factors of two, one at a time, then "
+        "together; what the compiler makes of each is known once it is timed.",
+    )
+
+
 def excess(case: Case, level: str) -> Diagnosis | None:
     """More bytes at a level than the least. Bound: that level's work in proportion to the bytes.
 

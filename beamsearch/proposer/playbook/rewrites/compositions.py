@@ -12,6 +12,7 @@ from beamsearch.proposer.playbook.rewrites import (
     constants,
     contraction,
     launch,
+    order,
     rereads,
     residues,
     rows,
@@ -35,7 +36,10 @@ AFTER = (access.REPACK, unroll.REWRITE, access.ADDRESSES)
 """What is added to a composition where it fits. No run measured `repack` or `address` apart, but
 winners hold them: without `address` Triton 3.6 makes 687 instructions of the max pooling's, not
 529, and without `repack` 48 loads of the transposed convolution's, not 34."""
-SMALL = (launch.REWRITE, access.CACHE_HINTS, unroll.REWRITE, access.ADDRESSES)
+SMALL = (
+    *(launch.REWRITE, order.GROUPED, order.PERSISTENT),
+    *(access.CACHE_HINTS, unroll.REWRITE, access.ADDRESSES),
+)
 """What leaves the structure alone."""
 PAIRS = 24
 """Pairs of moves looked at when nothing simpler is left."""

@@ -276,6 +276,7 @@ REWRITE = Rewrite(
         FindingKind.SPILLS,
         FindingKind.LAUNCH_BOUND,
         FindingKind.NARROW_ACCESS,
+        FindingKind.LAUNCH_PARAMETERS,
     ),
     apply,
 )
