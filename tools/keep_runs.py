@@ -2,8 +2,8 @@
 
 `python -m tools.keep_runs FILE RUN…` writes what a run has measured and what was answered, finished
 or not, into one archive: without the problem, the prompts (which quote it) and what is made anew.
-`python -m tools.keep_runs FILE --restore FOLDER --problems DIR` lays the runs out again, each beside
-the problem of its name from DIR (a checkout of KernelBench); `resume` goes on with them.
+`python -m tools.keep_runs FILE --restore FOLDER --problems DIR` lays the runs out again, each
+beside the problem of its name from DIR (a checkout of KernelBench); `resume` goes on with them.
 """
 
 from __future__ import annotations
