@@ -291,9 +291,9 @@ def test_a_prompt_that_shows_no_lessons_does_not_say_that_it_left_some_out():
 @pytest.mark.parametrize(
     ("name", "precision", "holds", "lacks"),
     [
-        ("conv_float32", "reference", "may be in TF32", "not TF32"),
-        ("conv_float32", "strict", 'or `"tf32x3"`, not TF32', "may be in TF32"),
-        ("matmul_float32", "reference", 'or `"tf32x3"`, not TF32', "may be in TF32"),
+        ("conv_float32", "reference", "may be in TF32", "not TF32 alone"),
+        ("conv_float32", "strict", 'or `"tf32x3"`, not TF32 alone', "may be in TF32"),
+        ("matmul_float32", "reference", 'or `"tf32x3"`, not TF32 alone', "may be in TF32"),
     ],
 )
 def test_the_contract_states_the_rule_of_precision_in_force(name, precision, holds, lacks):
@@ -303,7 +303,7 @@ def test_the_contract_states_the_rule_of_precision_in_force(name, precision, hol
     question = FirstQuestion(problem=make_card(problem, "2", "3"), gpu="NVIDIA H200", floor=floor)
     told = render(question)
     assert holds in told and lacks not in told
-    below = "TF32" if lacks == "not TF32" else "float32"
+    below = "TF32" if lacks == "not TF32 alone" else "float32"
     assert f"precision below {below}," in told
     assert ("TFLOP/s in TF32" in told) == (below == "TF32")
 
