@@ -185,6 +185,8 @@ class Trial(Record):
     candidate: Candidate
     diff: str
     """Unified diff against the kernel it was made from: the parent, or what it repairs."""
+    whole: bool = False
+    """Whether that is the source itself in place of a diff, which would be longer."""
     findings_after: list[Finding] | None = None
     """Of the variant's profile; None where none was taken."""
     profile_after: Profile | None = None

@@ -73,7 +73,7 @@ class Bench:
         return [proposal.with_values(author=author) for proposal in found or []], problem
 
     def trial(self, situation: Situation, candidate: Candidate) -> Trial:
-        """A candidate with its diff against the kernel it was made from."""
+        """A candidate with its diff against the kernel it was made from, or whole."""
         source = self.shared.source(candidate) if candidate.kernel_file else ""
         name, before = situation.parent, situation.parent_source
         origin = candidate.repair_of or candidate.tuned_from
@@ -81,10 +81,12 @@ class Bench:
         if origin is not None and file.is_file():
             name, before = origin, file.read_text()
         diff = unified_diff(before, source, name, candidate.name) if source else ""
+        whole = len(diff) > len(source)
         times = comparable_times(self.shared.trace, [self.parent, candidate])
         own = times.get(candidate.name)
         ratio = times[self.parent.name] / own if own else None
-        return Trial(candidate=candidate, diff=diff, over_parent=ratio)
+        shown = source if whole else diff
+        return Trial(candidate=candidate, diff=shown, whole=whole, over_parent=ratio)
 
     def author(self, reply_stem: str) -> str:
         call = self.folder / "calls" / f"{reply_stem}.json"

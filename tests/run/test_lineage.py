@@ -10,7 +10,7 @@ from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.job import Judgement
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.proposal import Proposal
-from beamsearch.records.trace import Trace, write_text
+from beamsearch.records.trace import Trace, write_record, write_text
 from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import Made
 from beamsearch.run.context import RoundView, Shared
@@ -46,6 +46,7 @@ def bench(folder, parent: str, best_time: float) -> Bench:
         observer=SimpleNamespace(candidate=lambda c: None, worker=lambda *told: None),
         stop=StopToken(),
     )
+    write_record(shared.trace.round(0) / "r0-s0.json", kernel("r0-s0", None))
     write_text(folder / "r0-s0.py", PARENT)
     write_text(folder / "r1-w0-v0.py", BEST)
     shown = [Shown(name="r1-w0-v0", description="", time="", source=BEST)]
@@ -90,3 +91,15 @@ def test_who_starts_afresh_sees_no_other_kernel_in_full(tmp_path):
     assert bench(tmp_path, "r0-s0", 0.5).memory.best == []
     assert bench(tmp_path, "r0-s0", 0.995).memory.best  # nothing is faster: it is in the beam
     assert bench(tmp_path, "r1-w0-v0", 0.5).memory.best
+
+
+@pytest.mark.parametrize(
+    ("source", "whole"), [(PARENT.replace("parent = 7\n", "x = 7\n"), False), (BEST, True)]
+)
+def test_who_reflects_sees_the_shorter_of_a_diff_and_the_kernel(tmp_path, source, whole):
+    worker = bench(tmp_path, "r0-s0", 0.995)
+    made = worker.judge(Made("r2-w0-v0", Proposal(description="", source=source)), {})
+    given = SimpleNamespace(parent="r0-s0", parent_source=PARENT)
+    trial = worker.trial(given, made)
+    assert trial.whole == whole
+    assert (trial.diff == source) == whole and len(trial.diff) <= len(source)

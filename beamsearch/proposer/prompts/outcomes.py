@@ -180,6 +180,7 @@ def trial(
         "time": told,
         "changes": _changes(question, item),
         "diff": "\n".join(kept),
+        "language": "python" if item.whole else "diff",
     }
 
 
