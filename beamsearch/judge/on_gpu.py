@@ -336,7 +336,10 @@ class MeasuringJudge:
                     rejections.append(rejection)
                     self._true.mend()
         if not times:
-            raise rejections[0]
+            first = rejections[0]
+            tried = f"each of its {len(forms)} configurations fails, the first ("
+            told = f"{tried}{'; '.join(forms[0].pins.values())}) so: {first.reason}"
+            raise Rejected(first.outcome, first.stage, told, raised=first.raised)
         self._tuned[key] = times
         return forms[min(times, key=times.__getitem__)]
 

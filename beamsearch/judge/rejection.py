@@ -64,6 +64,17 @@ class Rejected(Exception):
         self.outcome, self.stage, self.raised, self.work = outcome, stage, raised, work
 
 
+CUDA_HINTS = {
+    "address": "; the kernel probably reads or writes outside its tensors",
+    "memory access": "; the kernel probably reads or writes outside its tensors",
+    "device-side assert": "; the kernel probably reads or writes outside its tensors",
+    "illegal instruction": "; an instruction met what it does not take: look at tensor descriptors "
+    "and their blocks, at operands of tl.dot, at inline assembly",
+    "out of resources": "; it asks for more registers or shared memory than a block may have",
+}
+"""Words of an error of CUDA -> what is usually behind it."""
+
+
 @dataclass
 class Log:
     """What has been looked at so far, on the way to a verdict."""
@@ -182,7 +193,8 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
         reason = f"{what}: a program {message}{at}: programs run in any order, at once; {hint}"
     elif "CUDA error" in message or kind in ("CudaError", "AcceleratorError"):
         first = message.splitlines()[0]
-        reason = f"{what}: {first}{at}; the kernel probably reads or writes outside its tensors"
+        hint = next((hint for words, hint in CUDA_HINTS.items() if words in first), "")
+        reason = f"{what}: {first}{at}{hint}"
     elif kind in ("OutOfMemoryError", "MemoryError"):
         reason = f"{what}: {kind}{at}: {short.split('. GPU ')[0]}"
     elif stage is Stage.LOAD:

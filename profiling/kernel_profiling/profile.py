@@ -169,7 +169,12 @@ class GivesAway(Record):
             told.append(f"{self.constant_outputs:.1%} of the outputs are constant")
         told += [f"{place} repeats one value" for place in self.repeated]
         told += [f"no output depends on {part:.1%} of {name}" for name, part in self.unused.items()]
-        told += [f"{part:.1%} of {name} never changes" for name, part in self.fixed.items()]
+        told += [
+            f"{name} holds the same values in every draw, as a table does"
+            if part == 1
+            else f"{part:.1%} of {name} holds the same values in every draw"
+            for name, part in self.fixed.items()
+        ]
         if not told:
             return None
         shapes = "" if self.true_shapes else " (seen at smaller shapes, where edges weigh more)"

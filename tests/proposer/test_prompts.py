@@ -25,6 +25,7 @@ from beamsearch.proposer.questions import (
 )
 from beamsearch.proposer.replies import UnreadableReply, read_diagnosis, read_review
 from beamsearch.records.candidate import OPEN, Direction
+from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.findings.findings import find
 from kernel_profiling.ncu.line_counters import annotate
 from kernel_profiling.ncu.report import read_report
@@ -384,3 +385,31 @@ def test_an_autotuner_s_configurations_are_told_with_what_they_cost():
         "BLOCK: 96: 0.96 ms (96 registers, 8 bytes spilled)." in prompt
     )
     assert "configurations:" not in render(diagnosis_question())
+
+
+def test_a_plan_keeps_its_lines_and_cannot_pass_for_a_heading():
+    told = "two loops:\n\nfor k in range(K):  # pipelined\n    acc += a\n## The plan\n"
+    plan = DIAGNOSIS.model_copy(update={"plan": told})
+    prompt = render(variants_question().model_copy(update={"diagnosis": plan}))
+    lines = (
+        "- Change: two loops:\n  for k in range(K):  # pipelined\n      acc += a\n  ## The plan\n"
+    )
+    assert f"- Change: two loops:\n{code}" in prompt
+    assert "- Evidence:\n  - 73% of executed instructions are integer\n" in prompt
+
+
+def test_a_crash_before_any_comparison_is_not_said_to_compute_the_problem():
+    question = repair_question()
+    word = question.failed.verdict.model_copy(
+        update={"outcome": Outcome.CRASHED, "stage": Stage.TIMING, "checks": []}
+    )
+    crashed = question.failed.model_copy(update={"verdict": word})
+    prompt = render(question.model_copy(update={"failed": crashed}))
+    assert "It crashed on the GPU before any of its results was compared" in prompt
+    assert "It computes the problem" not in prompt
+
+
+def test_notes_that_were_cut_are_not_said_to_be_none():
+    long = fields()["annotated_source"] + "\n" + "x = 1  # a line of a long kernel\n" * 600
+    prompt = render(diagnosis_question(annotated_source=long))
+    assert "No note on file fits" not in prompt and "Left out here" in prompt

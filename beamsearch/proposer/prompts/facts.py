@@ -24,7 +24,7 @@ CONFIGURATIONS = 6
 """Of an autotuner's, the fastest."""
 RULES = 3
 RULE_CHARACTERS = 320
-NO_HELP = ("Low Compression Rate", "PM Sampling Data")
+NO_HELP = ("Low Compression Rate", "PM Sampling Data", "Theoretical Occupancy")
 """Rules of Nsight Compute that no change of a kernel's source answers."""
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "registers": "registers"}
 

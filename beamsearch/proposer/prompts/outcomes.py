@@ -20,6 +20,7 @@ from beamsearch.proposer.questions import (
     Trial,
 )
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.verdict import Outcome, Stage, Verdict
 
 LESSON_CHARACTERS = 400
 """More than the 40 words that are asked for: of the 436 in `artifacts/claude`, where no length was
@@ -42,6 +43,10 @@ STAGES = {
     "memory": "It touches memory outside its tensors, even where results are right.",
 }
 """Stage that failed -> what that says of the cause."""
+CRASHED_AT_TIMING = (
+    "It crashed on the GPU before any of its results was compared: its first calls there choose a "
+    "configuration by time. Nothing is known yet of what it computes at the true shapes."
+)
 CHECK_CHARACTERS = 1_200
 PLAN_CHARACTERS = {"bottleneck": 80, "cause": 1_200, "plan": 7_000}
 """A plan is asked for in 600 words; of 16 real ones the longest was 6,100 characters."""
@@ -51,6 +56,8 @@ ITEM_CHARACTERS = 600
 """An item of evidence may quote a line of code and its counters."""
 ATTEMPT_CHARACTERS = 160
 """Of an attempt's description: what was tried, without the reason why it should be faster."""
+AFTER = 2
+"""Findings of the new kernel's profile that are told with their evidence."""
 UNCHANGED = "The findings did not change."
 
 
@@ -58,9 +65,9 @@ def plan(diagnosis: Diagnosis) -> dict[str, Any]:
     """The fields of a diagnosis by name, and what was left out of them in words."""
     told = {name: getattr(diagnosis, name) for name in PLAN_CHARACTERS}
     shown: dict[str, Any] = {
-        name: one_line(text, PLAN_CHARACTERS[name]) for name, text in told.items()
+        name: lines_of(text, PLAN_CHARACTERS[name]) for name, text in told.items()
     }
-    cut = [name for name, text in told.items() if shown[name] != one_line(text, len(text))]
+    cut = [name for name, text in told.items() if shown[name] != lines_of(text, len(text))]
     evidence = [one_line(item, ITEM_CHARACTERS) for item in diagnosis.evidence[:ITEMS]]
     if evidence != [one_line(item, len(item)) for item in diagnosis.evidence[:ITEMS]]:
         cut.append("evidence")
@@ -76,6 +83,14 @@ def plan(diagnosis: Diagnosis) -> dict[str, Any]:
         ],
         "left_out": ", ".join(left_out),
     }
+
+
+def lines_of(text: str, most: int) -> str:
+    """The text in its own lines, cut to its first `most` characters; all but the first are
+    indented, so that code keeps its shape and nothing reads as a heading of the prompt."""
+    lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()]
+    told = "\n".join(lines[:1] + [f"  {line}" for line in lines[1:]])
+    return told if len(told) <= most else told[: most - 1] + "…"
 
 
 def sketch(item: Sketch | None) -> Sketch | None:
@@ -142,10 +157,18 @@ def repair(question: RepairQuestion, keep_diff: float) -> dict[str, Any]:
                 f"{check.stage.value} ({check.name})" for check in word.checks if check.passed
             )
         ),
-        "stage_note": STAGES.get(word.stage.value if word.stage else "", ""),
+        "stage_note": _stage_note(word),
         "earlier": [trial(question, item, keep_diff) for item in question.earlier],
         "patched": question.failed.name if not question.patch else question.parent,
     }
+
+
+def _stage_note(word: Verdict) -> str:
+    """What the stage that failed says of the cause."""
+    compared = any(check.stage is Stage.TRUE_SHAPES for check in word.checks if check.passed)
+    if word.outcome is Outcome.CRASHED and word.stage is Stage.TIMING and not compared:
+        return CRASHED_AT_TIMING
+    return STAGES.get(word.stage.value if word.stage else "", "")
 
 
 def kernels(question: ReviewQuestion) -> list[dict[str, str]]:
@@ -200,6 +223,9 @@ def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list
         told = f", {wanted[kind]:.3g} was predicted" if kind in wanted else ""
         if was != now or told:
             lines.append(f"{kind}: could give {was} before, {now} after{told}")
+    for found in item.findings_after[:AFTER]:
+        evidence = "; ".join(one_line(text) for text in found.evidence)
+        lines.append(f"What holds it back now, {found.kind.value}: {found.title}. {evidence}")
     return [*profiled(item.profile_after, question.floor), *(lines or [UNCHANGED])]
 
 
