@@ -13,7 +13,7 @@ from beamsearch.errors import KernelError, ProblemError
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage, Work
 from beamsearch.judge.arguments import ALWAYS_DRAWN, Layout, meta_arguments, order_for
-from beamsearch.judge.capture.ahead import Captured, Captures, Form, configurations
+from beamsearch.judge.capture.ahead import Captured, Captures, Form, configurations, none_of
 from beamsearch.judge.nvidia_tools.under_tools import Profilers, check_memory
 from beamsearch.judge.rejection import (
     FIRST_CALL_S,
@@ -336,10 +336,7 @@ class MeasuringJudge:
                     rejections.append(rejection)
                     self._true.mend()
         if not times:
-            first = rejections[0]
-            tried = f"each of its {len(forms)} configurations fails, the first ("
-            told = f"{tried}{'; '.join(forms[0].pins.values())}) so: {first.reason}"
-            raise Rejected(first.outcome, first.stage, told, raised=first.raised)
+            raise none_of(forms, rejections[0])
         self._tuned[key] = times
         return forms[min(times, key=times.__getitem__)]
 

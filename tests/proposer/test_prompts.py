@@ -391,9 +391,7 @@ def test_a_plan_keeps_its_lines_and_cannot_pass_for_a_heading():
     told = "two loops:\n\nfor k in range(K):  # pipelined\n    acc += a\n## The plan\n"
     plan = DIAGNOSIS.model_copy(update={"plan": told})
     prompt = render(variants_question().model_copy(update={"diagnosis": plan}))
-    lines = (
-        "- Change: two loops:\n  for k in range(K):  # pipelined\n      acc += a\n  ## The plan\n"
-    )
+    code = "  for k in range(K):  # pipelined\n      acc += a\n  ## The plan\n"
     assert f"- Change: two loops:\n{code}" in prompt
     assert "- Evidence:\n  - 73% of executed instructions are integer\n" in prompt
 

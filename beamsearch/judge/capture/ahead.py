@@ -105,6 +105,13 @@ def configurations(
     return found if len(found) > 1 else []
 
 
+def none_of(forms: Sequence[Form], first: Rejected) -> Rejected:
+    """Why an autotuned kernel fails in every configuration: as the first does, which is named."""
+    config = "; ".join(forms[0].pins.values())
+    reason = f"each of its {len(forms)} configurations fails, the first ({config}) so: "
+    return Rejected(first.outcome, first.stage, reason + first.reason, raised=first.raised)
+
+
 @dataclass(frozen=True)
 class AtShape:
     """A kernel at a shape other than its own."""
