@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+SMALL = Path(__file__).parents[1] / "llm" / "doubling"
 DIRECT = Path(__file__).parents[1] / "kernels/conv_transposed_direct.py"
 
 
@@ -24,7 +25,7 @@ def test_tells_the_distance_what_is_wrong_and_where(beamsearch):
 
 
 def test_for_people_it_leads_with_the_floor(beamsearch):
-    done = beamsearch("profile", "82", CUDA_VISIBLE_DEVICES="")
+    done = beamsearch("profile", str(SMALL), CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr
     title, floor, time, *_ = done.stdout.splitlines()
     assert "nothing measured" in title

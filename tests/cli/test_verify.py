@@ -1,11 +1,13 @@
 """verify: exit code 0 only where the verdict is correct, and one JSON object that says the rest."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from beamsearch.paths import data_folder
 
+SMALL = Path(__file__).parents[1] / "llm" / "doubling"
 POOLING = data_folder("problems") / "43_Max_Pooling_3D" / "input_kernel.py"
 
 
@@ -16,7 +18,7 @@ def answer(done) -> dict:
 
 
 def test_correct_kernel(beamsearch):
-    done = beamsearch("verify", "43", str(POOLING), "--json")
+    done = beamsearch("verify", str(SMALL), str(SMALL / "input_kernel.py"), "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     found = answer(done)
     assert found["verdict"] == "correct" and found["stage"] is None and found["reason"] == ""
@@ -34,7 +36,7 @@ def test_kernel_whose_assembly_the_interpreter_cannot_run_is_not_shown_correct(b
 
 
 def test_every_stage_is_told(beamsearch):
-    done = beamsearch("verify", "43", str(POOLING), "--seed", "3")
+    done = beamsearch("verify", str(SMALL), str(SMALL / "input_kernel.py"), "--seed", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     for stage in ("policy", "load", "compile", "smoke", "true_shapes", "other_shapes", "layout"):

@@ -248,8 +248,8 @@ import importlib.util, json, os, sys, tempfile
 from types import SimpleNamespace
 import torch
 import triton
-from kernel_profiling.estimate.interpreter import mend_interpreter
-mend_interpreter()
+from beamsearch.judge.sandbox.interpreter import prepare_interpreter
+prepare_interpreter()
 torch.cuda.current_device = lambda: 0  # as the judge has it for candidates
 torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=3)
 torch.manual_seed(0)
