@@ -14,7 +14,7 @@ import pytest
 from tests import PYTHONPATH, ROOT
 from tests.traces import differences
 
-KILLS = int(os.environ.get("BEAMSEARCH_KILLS", "2"))
+KILLS = int(os.environ.get("BEAMSEARCH_KILLS", "1"))
 """Moments to kill at; 20 for the full proof (about ten minutes)."""
 PROBLEM = ROOT / "tests" / "scaling"
 OPTIONS = "--rounds 2 --workers 2 --variants 1 --beam 2 --seed 7 --tune 2 --llm playbook"
