@@ -64,10 +64,9 @@ class Rejected(Exception):
         self.outcome, self.stage, self.raised, self.work = outcome, stage, raised, work
 
 
+OUTSIDE = "; the kernel probably reads or writes outside its tensors"
 CUDA_HINTS = {
-    "address": "; the kernel probably reads or writes outside its tensors",
-    "memory access": "; the kernel probably reads or writes outside its tensors",
-    "device-side assert": "; the kernel probably reads or writes outside its tensors",
+    **dict.fromkeys(("address", "memory access", "device-side assert"), OUTSIDE),
     "illegal instruction": "; an instruction met what it does not take: look at tensor descriptors "
     "and their blocks, at operands of tl.dot, at inline assembly",
     "out of resources": "; it asks for more registers or shared memory than a block may have",

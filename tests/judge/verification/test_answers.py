@@ -10,7 +10,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from beamsearch.judge.capture.ahead import MOST_FORMS, Answer
+from beamsearch.judge.capture.ahead import MOST_FORMS, Answer, Form, none_of
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.rejection import MOST_REASON, Rejected, names_in, number_in, rejection_of
 from beamsearch.judge.sandbox.clean_environment import remove
@@ -85,6 +85,34 @@ def test_an_error_of_any_form_is_a_rejection_of_bounded_length():
     assert rejection.outcome is Outcome.CRASHED
     assert len(rejection.reason) < 2000
     assert len(Rejected(Outcome.WRONG, Stage.SMOKE, "x" * 10**6).reason) < MOST_REASON + 10
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        ("an illegal memory access was encountered", "outside its tensors"),
+        ("misaligned address", "outside its tensors"),
+        ("device-side assert triggered", "outside its tensors"),
+        ("an illegal instruction was encountered", "tensor descriptors"),
+        ("too many resources requested: out of resources", "shared memory"),
+        ("unspecified launch failure", None),
+    ],
+)
+def test_an_error_of_cuda_hints_at_what_is_usually_behind_it(error, hint):
+    details = {"type": "CudaError", "message": f"CUDA error: {error}\nmore"}
+    reason = rejection_of(Stage.TIMING, "a call", ToldError(details)).reason
+    assert reason.startswith(f"a call: CUDA error: {error}")
+    assert (hint is None and ";" not in reason) or (hint is not None and hint in reason)
+    assert (hint == "outside its tensors") == ("outside its tensors" in reason)
+
+
+def test_where_every_configuration_fails_the_first_is_named():
+    forms = [Form(plan=None, compiled=None, pins={"f": f"BLOCK: {n}"}) for n in (64, 128)]
+    told = none_of(forms, Rejected(Outcome.CRASHED, Stage.TIMING, "an illegal instruction"))
+    assert (told.outcome, told.stage) == (Outcome.CRASHED, Stage.TIMING)
+    assert told.reason == (
+        "each of its 2 configurations fails, the first (BLOCK: 64) so: an illegal instruction"
+    )
 
 
 @pytest.mark.parametrize(
