@@ -1,15 +1,34 @@
-"""Tests marked `gpu` are skipped on a machine without an NVIDIA GPU; none sees another's cache."""
+"""Tests marked `gpu` are skipped on a machine without an NVIDIA GPU, of those marked `slow` one in
+SAMPLED runs unless `--all` or their file is asked for; none sees another's cache."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from beamsearch.gpu.environment import devices
+from tests.sample import is_drawn
+
+SAMPLED = 4
 
 
-def pytest_collection_modifyitems(items):
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+def pytest_addoption(parser):
+    text = f"run every slow test, not the one in {SAMPLED} whose turn it is with this commit"
+    parser.addoption("--all", action="store_true", help=text)
+
+
+def pytest_collection_modifyitems(config, items):
+    marks = {item: item.get_closest_marker("slow") for item in items}
+    slow = {item.path for item, mark in marks.items() if mark}
     items.sort(key=lambda item: item.path not in slow)  # or one worker ends with them, alone
+    chosen = config.option.keyword or not all(map(os.path.isdir, config.args))
+    if not (config.getoption("all") or chosen):
+        for item, mark in marks.items():
+            # A file that is slow as a whole has a setup that its tests share.
+            whole = any(m.name == "slow" for m in item.getparent(pytest.Module).own_markers)
+            name = item.path.name if whole else Path(item.nodeid).name
+            if mark and not mark.kwargs.get("always") and not is_drawn(name, SAMPLED):
+                item.add_marker(pytest.mark.skip(reason="slow, and not its turn; --all runs it"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not devices():
         for item in marked:

@@ -61,6 +61,7 @@ def test_every_command_exists_with_its_options_and_files(path, folder):
         check_imports(source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=NAMES)
 def test_what_ends_in_seconds_runs(path, folder):
     page = read_page(path)

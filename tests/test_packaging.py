@@ -106,7 +106,7 @@ def test_carries_no_tests_and_no_rubbish(unpacked):
     assert len(tops) == 3, f"besides the two packages only dist-info: {tops}"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(always=True)
 def test_runs_the_main_job_elsewhere(unpacked, tmp_path):
     done = python(
         unpacked,

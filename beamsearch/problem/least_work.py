@@ -16,7 +16,8 @@ from kernel_profiling.errors import one_line
 
 @dataclass(frozen=True)
 class LeastWork:
-    """Bytes every input, parameter and output take once, and the reference's FLOPs."""
+    """Bytes every input, parameter and output take once, and the reference's FLOPs, without those
+    of products that a mask makes useless."""
 
     bytes_read: int
     bytes_written: int
@@ -76,6 +77,7 @@ def least_work(problem: Problem) -> LeastWork:
     import torch
 
     from beamsearch.problem.dispatch_modes import Draws, Tf32, skip_dynamo
+    from beamsearch.problem.masked_products import masked_flops
 
     skip_dynamo()  # ahead of the counter's own modes
     from torch.utils.flop_counter import FlopCounterMode
@@ -89,11 +91,8 @@ def least_work(problem: Problem) -> LeastWork:
     formulas: dict[Any, Any] = dict.fromkeys((attention, attention.default), _attention_flops)
     counter: Any = FlopCounterMode(display=False, custom_mapping=formulas)
     counter.mod_tracker = _NoModules()
-    with (
-        Tf32() as by_default,
-        Draws(str(problem.path)) as draws,
-        counter,
-    ):  # which is first to see what comes whole
+    # The counter is first to see what comes whole.
+    with Tf32() as by_default, Draws(str(problem.path)) as draws, counter:
         try:
             output = instance.reference()
         except (RuntimeError, NotImplementedError) as error:
@@ -120,7 +119,7 @@ def least_work(problem: Problem) -> LeastWork:
     return LeastWork(
         bytes_read=sum(read.values()),
         bytes_written=sum(t.nbytes for t in outputs),
-        flops=int(counter.get_total_flops()),
+        flops=int(counter.get_total_flops()) - masked_flops(problem),
         input_shapes={name: tuple(t.shape) for name, t in inputs.items()},
         output_shape=tuple(outputs[0].shape),
         read=read,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from beamsearch.errors import ProblemError, UsageError
+from beamsearch.errors import BeamsearchError, ProblemError, UsageError
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem, load_module
 from beamsearch.problem.sizes import SMALL, SMALL_MAKERS, sizes_of
@@ -28,7 +28,6 @@ LAST = 1000
 """Rank of what is tried once nothing else is left: no size is halved so often."""
 
 
-@functools.lru_cache(maxsize=64)
 def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
     """The same problem at small sizes: those that it offers itself, else its whole numbers halved
     in turn down to the budget. For a larger budget than the least its own are the last resort.
@@ -43,6 +42,23 @@ def shrink(problem: Problem, budget: int = SMOKE_ELEMENTS) -> Problem:
     ProblemError where the problem has no sizes that reach the budget, UsageError where those that
     it offers do not run.
     """
+    found = _shrunk(problem, budget)
+    if isinstance(found, BeamsearchError):
+        raise type(found)(str(found))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _shrunk(problem: Problem, budget: int) -> Problem | BeamsearchError:
+    """What `shrink` gives, or raises: it takes seconds to see that a large model has no small
+    sizes."""
+    try:
+        return _found(problem, budget)
+    except (ProblemError, UsageError) as error:
+        return error
+
+
+def _found(problem: Problem, budget: int) -> Problem:
     own = _offered(problem)
     if own is not None and budget <= SMOKE_ELEMENTS:
         return own

@@ -30,12 +30,16 @@ class ProblemCard(Record):
     input_shapes: dict[str, tuple[int, ...]]
     output_shape: tuple[int, ...]
     bindable: dict[str, str]
-    """Names a kernel_function may ask for, with a tensor's shape and dtype, or the value."""
+    """Names a kernel_function may ask for, with a tensor's shape and dtype, or the value; the
+    shortest where several stand for one thing."""
     gradients: tuple[str, ...] = ()
     """What `backward_function` gives gradients for, in their order; none where it is not asked."""
     narrow_rows: dict[str, int]
     """Tensors whose rows (along the innermost dimension) do not all begin at multiples of 16 bytes,
     with the bytes that they do begin at multiples of."""
+    smallest: dict[str, str] = {}
+    """Of the inputs and numbers that are others at the smallest shapes where kernels are judged
+    too, what they are there; empty where the problem cannot be shrunk."""
     versions: str
     """What kernels are compiled with."""
 

@@ -37,6 +37,7 @@ def load(source: str, folder: Path):
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax", "groupnorm", "depthwise"])
 def test_a_converted_kernel_computes_the_problem(name, tmp_path):
     problem = read_problem(DATA / name / "problem.py")

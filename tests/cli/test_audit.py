@@ -42,6 +42,7 @@ def test_json_has_every_problem_in_order(folder):
     assert {fault["flaw"] for fault in flawed["faults"]} >= {"removable work", "idle data"}
 
 
+@pytest.mark.slow
 def test_a_run_on_a_flawed_problem_says_so_first_and_last(tmp_path):
     (tmp_path / "wasteful").mkdir()
     write(tmp_path / "wasteful", "x.exp().unsqueeze(1).sum(1)", inputs="torch.randn(rows, columns)")

@@ -85,12 +85,14 @@ def test_output_that_is_a_file(beamsearch, tmp_path):
     assert (tmp_path / "taken").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_written(beamsearch, tmp_path):
     # /proc takes no folders, not even from root
     line = one_line(beamsearch("run", "43", "--output", "/proc/beamsearch", cwd=tmp_path), 2)
     assert "/proc/beamsearch" in line
 
 
+@pytest.mark.slow
 def test_output_that_holds_something_else(beamsearch, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
@@ -105,6 +107,7 @@ def test_verbose_shows_the_traceback(beamsearch, tmp_path):
     assert "Traceback" in done.stderr and "ProblemError" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_problem_without_a_first_kernel_says_where_one_comes_from(beamsearch, tmp_path):
     problem = Path(__file__).parents[1] / "data" / "inductor" / "softmax" / "problem.py"
     done = beamsearch("run", str(problem), "--llm", "playbook", CUDA_VISIBLE_DEVICES="")

@@ -58,6 +58,7 @@ def test_version():
     assert beamsearch("--version").stdout == f"beamsearch {__version__}\n"
 
 
+@pytest.mark.slow
 def test_problems_list_least_work():
     # Given the problems that come along; shapes and bytes from their definitions
     found = {p["name"]: p for p in json.loads(beamsearch("problems", "--json").stdout)["problems"]}

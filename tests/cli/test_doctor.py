@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 
 def test_machine_without_a_gpu_can_still_do_the_main_job(beamsearch):
     done = beamsearch("doctor", "--json", CUDA_VISIBLE_DEVICES="")
@@ -20,6 +22,7 @@ def test_device_that_is_not_there_fails(beamsearch):
     assert "fail" in done.stdout and "--device 9" in done.stdout
 
 
+@pytest.mark.slow
 def test_endpoint_that_refuses_is_a_warning_with_its_address(beamsearch):
     # Port 9 (discard) of this machine: nobody listens there
     done = beamsearch("doctor", OPENAI_BASE_URL="http://127.0.0.1:9/v1", OPENAI_API_KEY="sk-secret")
@@ -29,6 +32,7 @@ def test_endpoint_that_refuses_is_a_warning_with_its_address(beamsearch):
     assert "sk-secret" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_cache_that_cannot_be_written_is_a_warning(beamsearch):
     done = beamsearch("doctor", XDG_CACHE_HOME="/proc/nowhere", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0

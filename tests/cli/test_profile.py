@@ -9,6 +9,7 @@ SMALL = Path(__file__).parents[1] / "llm" / "doubling"
 DIRECT = Path(__file__).parents[1] / "kernels/conv_transposed_direct.py"
 
 
+@pytest.mark.slow
 def test_tells_the_distance_what_is_wrong_and_where(beamsearch):
     done = beamsearch("profile", "43", "--json", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr
@@ -24,6 +25,7 @@ def test_tells_the_distance_what_is_wrong_and_where(beamsearch):
     assert narrow["lines"]
 
 
+@pytest.mark.slow
 def test_for_people_it_leads_with_the_floor(beamsearch):
     done = beamsearch("profile", str(SMALL), CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr

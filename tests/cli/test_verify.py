@@ -25,6 +25,7 @@ def test_correct_kernel(beamsearch):
     assert any(check["passed"] for check in found["checks"])
 
 
+@pytest.mark.slow
 def test_kernel_whose_assembly_the_interpreter_cannot_run_is_not_shown_correct(beamsearch):
     run = data_folder("artifacts") / "claude" / "43_Max_Pooling_3D" / "optimization_trace"
     done = beamsearch("verify", "43", str(run / "round_1" / "kernel.py"), "--json")
@@ -35,6 +36,7 @@ def test_kernel_whose_assembly_the_interpreter_cannot_run_is_not_shown_correct(b
     assert found["measurement"] is None
 
 
+@pytest.mark.slow
 def test_every_stage_is_told(beamsearch):
     done = beamsearch("verify", str(SMALL), str(SMALL / "input_kernel.py"), "--seed", "3")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,6 +68,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
 def test_bad_kernel_names_what_failed(beamsearch, case, tmp_path):
     source, verdict = case

@@ -167,6 +167,7 @@ def test_a_module_of_an_installed_package(tmp_path):
     assert "gate_proj_weight" in instantiate(problem, "meta").arguments.values
 
 
+@pytest.mark.slow
 def test_it_is_written_checked_and_then_verified_with_a_kernel(file):
     # Given a folder elsewhere, when a problem is made of a function there
     folder = file.parent / "elsewhere"

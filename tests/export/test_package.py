@@ -121,6 +121,7 @@ def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_package_has_tests_that_pass_without_this_project(pooling):
     assert sorted(path.name for path in pooling.iterdir()) == sorted(FILES)
     done = pytest_of(pooling)
@@ -128,6 +129,7 @@ def test_a_package_has_tests_that_pass_without_this_project(pooling):
     assert "5 passed, 1 skipped" in done.stdout
 
 
+@pytest.mark.slow
 def test_its_tests_find_what_is_wrong(several):
     # Given a package whose gradients, shapes and outputs are wrong
     path = several / "operator.py"

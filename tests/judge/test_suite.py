@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import ast
-import os
 from collections import Counter
 
 import pytest
 
 from tests.judge.suite.__main__ import line, told
 from tests.judge.suite.cases import FOLDER, Case, Result, read_cases, run_cases
+from tests.sample import is_drawn
 
 CASES = read_cases()
 WITHOUT_GPU = [case for case in CASES if not case.needs_gpu]
-QUICK = (
-    *("honest/softmax_heuristics", "honest/linear_device_descriptors"),
-    *("honest/pool_index_table_kept", "honest/sum_last_program_finishes"),
-    *("hostile/segfault", "hostile/forks_a_daemon", "hostile/poisons_the_cache"),
-)
-"""Of honest kernels and hostile ones, what is judged in every run of the tests; the suite's own
-command, or BEAMSEARCH_SUITE=1, judges all."""
-LARGE = ("cheats", "cheats_on_plans", "cheats_on_gpu", "honest_more", "wrong", "wrong_blind")
-"""Of these folders, one file in sixteen is judged in every run, of honest kernels, which go all the
-way, one in thirty-four: all take half an hour on two cores that do something else too."""
-
-
-def is_quick(case: Case) -> bool:
-    """Whether every run of the tests judges it."""
-    if case.path.parent.name in LARGE:
-        beside = [other for other in WITHOUT_GPU if other.path.parent == case.path.parent]
-        return beside.index(case) % (34 if case.kind == "honest" else 16) == 0
-    return case.name in QUICK
+SAMPLED = {"honest": 40, "cheats": 20, "wrong": 16, "hostile": 3}
+"""One in so many is judged in each run of the tests; all take half an hour on two cores that do
+something else too. Honest ones go all the way."""
 
 
 def test_suite_is_whole() -> None:
@@ -54,16 +39,17 @@ def all_as_expected(cases: list[Case], device: int | None) -> None:
     assert not missed
 
 
+@pytest.mark.slow(always=True)
 @pytest.mark.timeout(900)
-def test_suite_without_a_gpu() -> None:
-    all_as_expected([case for case in WITHOUT_GPU if is_quick(case)], None)
+def test_a_part_of_the_suite_without_a_gpu() -> None:
+    all_as_expected([c for c in WITHOUT_GPU if is_drawn(c.name, SAMPLED[c.kind])], None)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif("BEAMSEARCH_SUITE" not in os.environ, reason="BEAMSEARCH_SUITE=1 runs them all")
 @pytest.mark.timeout(3600)
-def test_all_the_others_without_a_gpu() -> None:
-    all_as_expected([case for case in WITHOUT_GPU if not is_quick(case)], None)
+def test_all_of_the_suite_without_a_gpu(pytestconfig: pytest.Config) -> None:
+    if not pytestconfig.getoption("all"):
+        pytest.skip("--all runs it")
+    all_as_expected(WITHOUT_GPU, None)
 
 
 @pytest.mark.gpu

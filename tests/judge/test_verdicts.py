@@ -37,6 +37,7 @@ def variant(before: str, after: str, source: str = SCALE_KERNEL) -> str:
     return source.replace(before, after)
 
 
+@pytest.mark.slow
 def test_right_kernel_is_correct_with_a_modelled_time_and_says_what_was_not_checked(
     judge: Judge, executor: LocalExecutor
 ) -> None:
@@ -159,6 +160,7 @@ def test_what_the_interpreter_cannot_run_is_not_called_wrong(judge: Judge) -> No
     assert "interpreter cannot run it at line" in verdict.reason
 
 
+@pytest.mark.slow
 def test_judgements_do_not_depend_on_where_or_when(
     scale_problem: Problem, judge: Judge, tmp_path: Path
 ) -> None:
@@ -343,6 +345,7 @@ def test_input_kernels_are_correct(name: str, tmp_path: Path) -> None:
     assert judgement.measurement is not None
 
 
+@pytest.mark.slow
 def test_servers_die_with_a_judge_that_is_killed(scale_problem: Problem, tmp_path: Path) -> None:
     import signal
     import subprocess
@@ -479,6 +482,7 @@ def test_a_sweep_ranks_forms_by_modelled_times_and_leaves_equal_code_out(
     assert "lode" in sweep.failed["broken"]
 
 
+@pytest.mark.slow
 def test_no_modelled_time_is_below_the_least_bytes_over_the_bandwidth(tmp_path: Path) -> None:
     """Its loops end where the data say and its maxima are assembly: the model sees little of
     them."""

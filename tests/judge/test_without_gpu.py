@@ -224,6 +224,7 @@ def verdict_of(executor: LocalExecutor, source: str) -> Verdict:
     return executor.run(JudgeJob(subject=Subject(name="candidate", source=source))).verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_no_wrong_kernel_is_correct(executors: dict[str, LocalExecutor], name: str) -> None:
     problem, source = WRONG[name]
@@ -232,6 +233,7 @@ def test_no_wrong_kernel_is_correct(executors: dict[str, LocalExecutor], name: s
     assert verdict.outcome in (Outcome.WRONG, Outcome.CRASHED), verdict.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", RIGHT)
 def test_what_they_were_made_from_is(executors: dict[str, LocalExecutor], problem: str) -> None:
     verdict = verdict_of(executors[problem], RIGHT[problem])
@@ -286,6 +288,7 @@ def test_kernel_for_aligned_sizes_alone_is_correct_and_specialised(
     assert verdict.reach is Reach.SPECIALISED
 
 
+@pytest.mark.slow
 def test_a_model_may_put_its_weights_on_the_gpu() -> None:
     """As many do that were written for one: here it is the host that has them."""
     (case,) = read_cases(["honest_more/rms_norm_model_new"])

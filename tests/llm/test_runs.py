@@ -112,6 +112,7 @@ def test_the_ledger_has_every_call_and_show_its_sums(live):
     assert told["curve"][-1]["cost_usd"] == pytest.approx(total)
 
 
+@pytest.mark.slow
 def test_a_run_through_batch_files_moved_on_the_way_is_the_live_run(live, tmp_path):
     one, other = tmp_path / "gpu" / "run", tmp_path / "network" / "elsewhere"
     said = beamsearch("run", PROBLEM, *SMALL, "--llm", "batch", "--output", one, code=5)
@@ -158,12 +159,14 @@ def test_a_run_through_batch_files_moved_on_the_way_is_the_live_run(live, tmp_pa
         assert str(tmp_path) not in path.read_text(), f"{path} holds an absolute path"
 
 
+@pytest.mark.slow
 def test_a_replay_ends_with_the_same_kernels(live, tmp_path):
     done = beamsearch("replay", live[0], "--output", tmp_path / "again")
     assert "nothing came out differently" in done.stdout
     assert differences(live[0], tmp_path / "again", unlike=("llm", "who_thinks")) == []
 
 
+@pytest.mark.slow
 def test_a_replay_follows_the_recorded_plan_and_its_tuned_forms(live, tmp_path):
     # Given a recording in which a worker was sent another way, and a kernel of the other was tuned
     shutil.copytree(live[0], tmp_path / "recorded")
@@ -191,6 +194,7 @@ def test_a_replay_follows_the_recorded_plan_and_its_tuned_forms(live, tmp_path):
     assert now.kernel_source(again) == form.read_text()
 
 
+@pytest.mark.slow
 def test_a_packed_run_is_replayed_as_the_whole_one_and_a_replay_goes_on(live, tmp_path):
     # Given a run with a price list of its own, packed
     shutil.copytree(live[0], tmp_path / "whole")
@@ -212,6 +216,7 @@ def test_a_packed_run_is_replayed_as_the_whole_one_and_a_replay_goes_on(live, tm
     assert not [path for path in again.rglob("*.json") if "beamsearch-run-" in path.read_text()]
 
 
+@pytest.mark.slow
 def test_a_changed_template_is_reported_and_the_kernels_stay(live, tmp_path):
     # Given a copy of the project in which one template reads differently
     for name in ("beamsearch", "profiling", "prompts", "problems"):
@@ -237,6 +242,7 @@ def test_a_changed_template_is_reported_and_the_kernels_stay(live, tmp_path):
     assert any("2 of " in note and "read differently" in note for note in record.notes)
 
 
+@pytest.mark.slow
 def test_one_workers_missing_answer_does_not_stop_the_others(live, tmp_path):
     # Given a recording without the second worker's kernels
     recorded = tmp_path / "recorded"

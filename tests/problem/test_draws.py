@@ -61,6 +61,7 @@ def test_they_are_work_and_are_named_to_whoever_writes_kernels(tmp_path):
     assert "mask by which dropout of line 9" in bindable["draw1"]
 
 
+@pytest.mark.slow
 def test_oracle_and_baselines_get_the_same_values(tmp_path):
     problem = shrink(write(tmp_path / "noisy.py", NOISY))
     instance = instantiate(problem)
@@ -137,6 +138,7 @@ def kernel_function(x, scale, draw0, draw1):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("start", "code"), [("draw0", 0), ("scale", 1)])
 def test_a_kernel_takes_them_by_name_and_is_judged_by_them(tmp_path, start, code):
     write(tmp_path / "noisy.py", NOISY)

@@ -116,6 +116,7 @@ def test_the_reference_gives_them_as_autograd_does(problem: Problem) -> None:
     assert instance.has_gradient() == {"x": True, "weight": True, "unused": False}
 
 
+@pytest.mark.slow
 def test_baselines_compute_the_same_in_the_mode_that_a_runner_is_in(problem: Problem) -> None:
     instance = instantiate(problem, seed=5)
     for mode in (None, "default"):
@@ -138,6 +139,7 @@ def test_the_least_work_is_that_of_both(problem: Problem) -> None:
     assert both.least_bytes - alone.least_bytes == 4 * (2 * size + 256)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sign", "outcome"), [("", "correct"), ("-", "wrong")])
 def test_a_kernel_is_judged_by_its_gradients(
     problem: Problem, tmp_path: Path, sign: str, outcome: str

@@ -180,6 +180,56 @@ def test_keys_that_a_query_may_not_see_are_no_work(tmp_path, causal, keys, pairs
     assert least_work(find_problem(str(path))).flops == 2 * 2 * 4 * pairs * 2 * 32
 
 
+MASKED = """
+import torch, torch.nn as nn
+length = 64
+class Model(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("mask", {mask})
+    def forward(self, q, k, v):
+        scores = (q @ k.transpose(-2, -1)).masked_fill(self.mask == 0, float("-inf"))
+        return torch.softmax(scores, -1) @ v
+def get_inputs(): return [torch.rand(2, 3, length, 16) for _ in range(3)]
+def get_init_inputs(): return [length]
+"""
+
+
+@pytest.mark.parametrize(
+    ("mask", "pairs"),
+    [
+        ("torch.tril(torch.ones(n, n))", 64 * 65 // 2),
+        ("torch.triu(torch.ones(n, n))", 64 * 65 // 2),
+        ("torch.ones(n, n)", 64 * 64),
+        ("torch.tril(torch.ones(n, n)).triu(-3)", 64 * 64),  # a band: no triangle
+    ],
+)
+def test_products_that_a_mask_hides_are_no_work(tmp_path, mask, pairs):
+    path = tmp_path / "problem.py"
+    path.write_text(MASKED.format(mask=mask))
+    assert least_work(find_problem(str(path))).flops == 2 * 3 * 2 * pairs * 2 * 16
+
+
+HIDDEN = """
+import torch, torch.nn as nn
+length = 64
+class Model(nn.Module):
+    def forward(self, a, b): return torch.relu({expression})  # mask
+def get_inputs(): return [torch.rand(length, length) for _ in range(2)]
+def get_init_inputs(): return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "share"),
+    [("torch.tril(a @ b)", 65 / 128), ("torch.triu(a, 1) @ b", 63 / 128), ("a @ b - 5", 1)],
+)
+def test_what_is_nothing_by_chance_counts(tmp_path, expression, share):
+    path = tmp_path / "problem.py"
+    path.write_text(HIDDEN.format(expression=expression))
+    assert least_work(find_problem(str(path))).flops == round(2 * 64**3 * share)
+
+
 RECURRENT = """
 import torch, torch.nn as nn
 steps, batch, features, hidden = 512, 16, 64, 128

@@ -184,6 +184,7 @@ def get_init_inputs(): return []
 """
 
 
+@pytest.mark.slow
 def test_a_run_says_the_scaled_sizes_in_its_first_line_its_record_and_its_problem(tmp_path):
     write(tmp_path, DOUBLED)
     (tmp_path / "kernel.py").write_text(KERNEL)

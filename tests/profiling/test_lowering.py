@@ -46,6 +46,7 @@ def launch(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "precision", "words"),
     [

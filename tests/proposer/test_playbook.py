@@ -38,6 +38,7 @@ def asked(
     return question.model_copy(update={"seen": seen})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", ["04", "36", "43", "77", "82"])
 def test_workers_of_a_round_propose_different_kernels(problem: str) -> None:
     prints = []

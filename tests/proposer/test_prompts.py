@@ -9,7 +9,7 @@ import pytest
 from beamsearch.baselines.floor import measure_floor
 from beamsearch.gpu import machine
 from beamsearch.llm.types import approximate_tokens
-from beamsearch.problem.problem import list_problems, read_problem
+from beamsearch.problem.problem import find_problem, list_problems, read_problem
 from beamsearch.proposer.prompts import facts
 from beamsearch.proposer.prompts.outcomes import LESSON_CHARACTERS
 from beamsearch.proposer.prompts.problem_card import make_card
@@ -411,3 +411,29 @@ def test_notes_that_were_cut_are_not_said_to_be_none():
     long = fields()["annotated_source"] + "\n" + "x = 1  # a line of a long kernel\n" * 600
     prompt = render(diagnosis_question(annotated_source=long))
     assert "No note on file fits" not in prompt and "Left out here" in prompt
+
+
+NORM = """
+import torch, torch.nn as nn
+features = 4096
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.norm = nn.LayerNorm(features, eps=1e-3)
+    def forward(self, x, weight): return self.norm(x) * weight
+def get_inputs(): return [torch.rand(512, features), torch.rand(features)]
+def get_init_inputs(): return [features]
+"""
+
+
+def test_the_card_names_each_thing_once_and_says_what_is_smaller_elsewhere(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(NORM)
+    card = make_card(find_problem(str(path)), "2", "3")
+    assert "eps" in card.bindable and "norm_eps" not in card.bindable
+    assert {"weight", "norm_weight"} < card.bindable.keys(), "an input, and a parameter beside it"
+    sizes = set(card.smallest)
+    assert sizes == {"x", "weight", "features"}
+    assert card.smallest["features"] != card.bindable["features"] == "= 4096"
+    prompt = render(FirstQuestion(problem=card, gpu="NVIDIA H200", floor=None))
+    assert f"(the smallest: `features` {card.smallest['features']}" in prompt

@@ -290,6 +290,7 @@ def run_all(pairs: list[tuple[str, str]]) -> list[str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", KERNELS)
 def test_every_rewrite_and_composition_keeps_the_result(style: str) -> None:
     source = KERNELS[style]

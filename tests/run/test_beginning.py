@@ -104,6 +104,7 @@ def test_a_kill_before_the_record_is_written_leaves_a_folder_that_can_be_begun_i
     assert trace.barely_begun()
 
 
+@pytest.mark.slow
 def test_who_thinks_is_decided_once(tmp_path):
     """A run that the playbook began pays nobody later; one that a model began has no other end."""
     folder = tmp_path / "run"

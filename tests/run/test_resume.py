@@ -108,6 +108,7 @@ def test_ctrl_c_says_how_to_resume_and_loses_nothing(undisturbed, tmp_path):
     assert differences(folder, again) == []
 
 
+@pytest.mark.slow
 def test_other_settings_in_the_same_folder_are_named(undisturbed):
     folder, _ = undisturbed
     code, output = finish(["run", PROBLEM, *SETTINGS, "--seed", "8", "--output", folder])

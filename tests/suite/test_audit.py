@@ -64,6 +64,7 @@ def test_a_floor_below_a_launch_is_told(tmp_path):
     assert small.least_bytes == 2 * 4 * 512 * 256 and small.shrunk
 
 
+@pytest.mark.slow
 def test_one_that_hangs_or_dies_takes_no_other_with_it(tmp_path):
     paths = []
     for name, module in (

@@ -35,6 +35,7 @@ def states(suite):
     return [entry["state"] for entry in json.loads((suite / "suite.json").read_text())["entries"]]
 
 
+@pytest.mark.slow
 def test_killed_in_mid_run_it_goes_on(folder):
     suite = folder / "suite"
     command = ("suite", "all.txt", "--output", "suite", *SETTINGS)

@@ -29,6 +29,7 @@ from beamsearch.records.job import Subject
 from beamsearch.records.plan import Plan
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
+from kernel_profiling.compiler.occupancy import registers_of_largest_block
 from kernel_profiling.errors import one_line
 from kernel_profiling.gpus import Gpu
 from kernel_profiling.profile import Configuration
@@ -45,6 +46,9 @@ MOST_BLOCK = 1 << 14
 """A larger power of two is a size."""
 USUAL_BLOCK = 1024
 """The largest block of a kernel that does not tell it."""
+MOST_REGISTERS = 2 * 255
+"""Registers a thread that one block of numbers may take in a form that is one of several: twice
+what a thread has. More of it would be moved to memory than stays, after minutes of compilation."""
 MOST_FORMS = 4 * MOST_CONFIGS
 """Choices of configurations that are tried, of all autotuners of a kernel together."""
 
@@ -212,7 +216,10 @@ class Captures:
 
             def captured(path: str) -> Plan:
                 load(process, path, self._gpu)
-                return self._settled(process, key, self._arguments, {})
+                plan = self._settled(process, key, self._arguments, {})
+                if reason := reason_hopeless(plan):
+                    raise Rejected(Outcome.COMPILE_ERROR, Stage.COMPILE, reason, raised=True)
+                return plan
 
             begun = self._begun_each({name: partial(captured, paths[name]) for name in paths}, {})
         forms: dict[str, Form] = {}
@@ -300,7 +307,9 @@ class Captures:
         return self._begun_each({shape: partial(captured, shape[1]) for shape in shapes}, pins)
 
     def _compiled_forms(self, plans: Sequence[tuple[Mapping[str, str], Plan]]) -> tuple[Form, ...]:
-        """Those that compile; equal machine code once. Raises Rejected where none does."""
+        """Those that compile; equal machine code once. Hopeless ones are not tried where there are
+        others. Raises Rejected where none does."""
+        plans = [item for item in plans if not reason_hopeless(item[1])] or plans
         begun = [self._compilers.submit(self._compiled, plan, pins) for pins, plan in plans]
         forms: dict[str, Form] = {}
         rejections: list[Rejected] = []
@@ -357,6 +366,19 @@ def _outcome(begun: Future[Form] | Rejected) -> Form | Rejected:
         return begun if isinstance(begun, Rejected) else begun.result()
     except Rejected as rejection:
         return rejection
+
+
+def reason_hopeless(plan: Plan) -> str | None:
+    """Why a form cannot be the fastest of several, seen before it is compiled; none otherwise."""
+    for kernel in plan.kernels:
+        threads = 32 * kernel.options.get("num_warps", 4) * kernel.options.get("num_ctas", 1)
+        registers = registers_of_largest_block(kernel.ttir, threads)
+        if registers > MOST_REGISTERS:
+            return (
+                f"not compiled: one block of {kernel.name} would take {registers} registers a "
+                "thread, which has 255"
+            )
+    return None
 
 
 def sizes_in(arguments: Mapping[str, Any]) -> set[int]:

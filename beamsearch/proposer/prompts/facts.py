@@ -10,12 +10,17 @@ from typing import Any
 
 from beamsearch.proposer.questions import FirstQuestion, Question, Situation
 from beamsearch.records.measurement import Measurement
+from kernel_profiling.findings.budget import UNITS, WAITS, Budget, make_case
 from kernel_profiling.findings.findings import WORTH
 from kernel_profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
 from kernel_profiling.profile import Costs, Finding, Floor, Launch, Profile
 
 LAUNCHES = 6
 """Launches listed, by share of the call; a call with more has a finding that says so."""
+BUSIEST = 3
+"""Units of a launch that are told, and the matrix units wherever they are used."""
+WAITED = 0.05
+"""Share of the time from which a wait is told."""
 LOWERED = 8
 """Facts on products and loops."""
 REASON_CHARACTERS = 240
@@ -226,6 +231,18 @@ def _launch(launch: Launch) -> str:
     return f"{kind} `{one_line(launch.name, 80)}`: {', '.join(parts)}."
 
 
+def _busy(budget: Budget, launch: Launch) -> str:
+    """How busy a launch's units are and what its warps wait for; nothing where neither is known."""
+    busiest = sorted(budget.busy, key=lambda unit: -budget.busy[unit])
+    told = busiest[:BUSIEST]
+    told += ["matrix"] if launch.matrix_instructions and "matrix" in busiest[BUSIEST:] else []
+    waits = {name: launch.metrics.get(name, 0.0) for name in WAITS}
+    nothing = [f"{share:.0%} for {WAITS[n]}" for n, share in waits.items() if share >= WAITED]
+    idle = f"; nothing issues {', '.join(nothing)}" if nothing else ""
+    units = ", ".join(f"{UNITS[unit][0]} {budget.busy[unit]:.0%}" for unit in told)
+    return f" Busy: {units}{idle}." if units else ""
+
+
 def finding(question: Situation, item: Finding) -> dict[str, Any]:
     """A finding as its template shows it; lines that its evidence does not quote are quoted."""
     tilde = "~" if question.profile.source == "compiler" else ""
@@ -275,13 +292,19 @@ def profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
     """Traffic and launches, a line each."""
     if profile is None:
         return []
-    launches = sorted(profile.launches, key=lambda launch: -(launch.share or 0))
-    lines = [_traffic(profile, floor), *(_launch(launch) for launch in launches[:LAUNCHES])]
-    told = {fact: None for launch in launches[:LAUNCHES] for fact in launch.lowering}
+    case = make_case(profile, floor, None)
+    pairs = zip(profile.launches, case.budgets, strict=True)
+    shown = sorted(pairs, key=lambda pair: -(pair[0].share or 0))[:LAUNCHES]
+    lines = [_traffic(profile, floor)]
+    lines += [
+        _launch(launch) + (_busy(budget, launch) if case.measured else "")
+        for launch, budget in shown
+    ]
+    told = {fact: None for launch, _ in shown for fact in launch.lowering}
     if told:
         lines.append(f"The compiler made of it: {'. '.join(list(told)[:LOWERED])}.")
-    if len(launches) > LAUNCHES:
-        lines.append(f"{len(launches) - LAUNCHES} smaller launches besides.")
+    if len(profile.launches) > LAUNCHES:
+        lines.append(f"{len(profile.launches) - LAUNCHES} smaller launches besides.")
     return lines + _configurations(profile)
 
 

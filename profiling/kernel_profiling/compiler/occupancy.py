@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from math import prod
+
 from kernel_profiling.gpus import Gpu
 
 # Granularities since compute capability 7.0/8.0. Source: the occupancy calculator that comes with
@@ -11,6 +14,17 @@ _WARPS_UNIT = 4
 _SHARED_UNIT = 128
 _SHARED_RESERVED = 1024
 """Bytes of shared memory the system takes of every block."""
+
+_TENSOR = re.compile(r"tensor<((?:\d+x)+)(?:bf|f)(\d+)>")
+"""A block of floating-point numbers in Triton's IR; of addresses and masks little is ever kept."""
+
+
+def registers_of_largest_block(ttir: str, threads: int) -> int:
+    """Registers a thread that the largest block of numbers of a kernel takes by itself, spread over
+    so many threads. A thread has 255 (CUDA C++ Programming Guide, technical specifications)."""
+    blocks = {match.groups() for match in _TENSOR.finditer(ttir)}
+    bits = (prod(map(int, sizes.split("x")[:-1])) * int(width) for sizes, width in blocks)
+    return max(bits, default=0) // 32 // threads
 
 
 def blocks_per_sm(gpu: Gpu, threads: int, registers: int, shared_bytes: int) -> tuple[int, str]:

@@ -34,6 +34,14 @@ UNITS: dict[str, tuple[str, tuple[str, ...]]] = {
 ARITHMETIC = ("issue", "alu", "fma", "fma_heavy", "special", "fp64", "uniform")
 """Units that work is taken off when instructions go away."""
 
+WAITS = {
+    "idle_memory": "memory",
+    "idle_barrier": "barriers",
+    "idle_shared": "shared memory or the special unit",
+    "idle_dependency": "earlier results",
+}
+"""Metric -> what warps wait for in that share (0..1) of the time, in which nothing issues."""
+
 MEMORY_BOUND = 0.85
 """Share of the time the least-bandwidth transfer takes from which a modelled launch counts as
 memory-bound: a well-written streaming kernel reaches 0.9 and more of the measured bandwidth."""

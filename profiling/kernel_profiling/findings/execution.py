@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from kernel_profiling.findings.budget import UNITS, Budget, Case, integer_shares, line_shares
+from kernel_profiling.findings.budget import (
+    UNITS,
+    WAITS,
+    Budget,
+    Case,
+    integer_shares,
+    line_shares,
+)
 from kernel_profiling.findings.diagnosis import Diagnosis, counted, numbers, where
 from kernel_profiling.findings.memory_use import occupancy_gain, spills_matter
 from kernel_profiling.profile import FindingKind, Launch
@@ -89,13 +96,7 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     if not case.measured or peak is None or budget.busiest is None or peak > 0.95:
         return None
     busiest = UNITS[budget.busiest][0]
-    names = {
-        "idle_memory": "memory",
-        "idle_barrier": "barriers",
-        "idle_shared": "shared memory or the special unit",
-        "idle_dependency": "earlier results",
-    }
-    waits = {names[name]: launch.metrics[name] for name in names if launch.metrics.get(name)}
+    waits = {WAITS[name]: launch.metrics[name] for name in WAITS if launch.metrics.get(name)}
     worst = max(waits, key=lambda name: waits[name], default=None)
     if worst == "barriers" and waits[worst] >= BARRIER_SHARE:
         return None  # that is a finding of its own
@@ -149,7 +150,8 @@ def occupancy(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
         [f"theoretical occupancy {100 * share:.0f}%", detail, *budget.evidence(budget.busiest)],
         occupancy_gain(case, budget, share),
         "Use fewer registers or less shared memory a block: a smaller block of elements a warp, "
-        "more warps for the same block (num_warps), fewer stages, smaller live values in loops.",
+        "more warps for the same block (num_warps), fewer stages, smaller live values in loops; or "
+        "let each warp have more in flight: independent loads before the first use.",
     )
 
 

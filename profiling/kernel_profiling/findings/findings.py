@@ -185,11 +185,17 @@ def _between_launches(case: Case, kept: Finding, taken: Finding) -> bool:
     return "evice memory" in taken.title and max(moved) < whole_call.EXCESS * floor.least_bytes
 
 
+def _one_bound(case: Case, kept: Finding, taken: Finding) -> bool:
+    """Whether both could give the same: then what warps wait for is more warps."""
+    return f"{kept.gain_bound:.2g}" == f"{taken.gain_bound:.2g}"
+
+
 _SAME: tuple[tuple[FindingKind, FindingKind, Callable[[Case, Finding, Finding], bool]], ...] = (
     # The terms that are nothing, and the lanes that compute them.
     (FindingKind.EXCESS_ARITHMETIC, FindingKind.DIVERGENCE, _always),
     # What a launch writes for the next to read is the excess.
     (FindingKind.MANY_LAUNCHES, FindingKind.EXCESS_TRAFFIC, _between_launches),
     (FindingKind.MANY_LAUNCHES, FindingKind.LAUNCH_BOUND, _always),
+    (FindingKind.OCCUPANCY, FindingKind.LATENCY, _one_bound),
 )
 """Kept kind, the kind that goes into it, and whether they are one fault."""

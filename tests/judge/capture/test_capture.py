@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beamsearch.judge.capture.ahead import Captured, configurations
+from beamsearch.judge.capture.ahead import Captured, configurations, reason_hopeless
 from beamsearch.judge.rejection import Log
 from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.records.candidate import Candidate
@@ -252,6 +252,17 @@ TUNED = changed(
         "    scale_kernel[grid](x, bias, y, x.numel(), x.shape[1])\n",
     ),
 )
+
+
+def test_a_block_that_no_thread_can_hold_is_not_compiled_where_others_fit(capture: Capture) -> None:
+    wide = TUNED.replace("y_ptr'].fill_(2.5))", "y_ptr'].fill_(2.5), num_warps=1)")
+    found = capture(wide.replace("(512, 1024)", "(512, 1 << 14)"))
+    assert [form.plan.launches[0].grid for form in found.forms] == [(ROWS * COLUMNS // 512, 1, 1)]
+    alone = capture(wide.replace("(512, 1024)", "(1 << 14,)"))
+    (form,) = alone.forms  # the only one is its author's business
+    assert reason_hopeless(form.plan) == (
+        "not compiled: one block of scale_kernel would take 512 registers a thread, which has 255"
+    )
 
 
 def test_what_a_configuration_fills_beforehand_is_a_step(capture: Capture) -> None:

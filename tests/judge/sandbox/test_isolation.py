@@ -147,6 +147,7 @@ def test_a_judge_that_is_not_root_gets_walls_from_a_user_namespace(plan: Plan) -
     assert not missing[NETWORK] or missing[FILES]
 
 
+@pytest.mark.slow
 @root
 def test_root_in_a_container_gives_candidates_of_a_verb_another_user(
     scale_problem: Problem,
@@ -190,6 +191,7 @@ def test_behind_bubblewrap_a_candidate_writes_into_its_own_cache_and_not_outside
         servers.close()
 
 
+@pytest.mark.slow
 def test_what_is_missing_here_is_told_in_one_line() -> None:
     missing = missing_here()
     assert set(missing) <= set(NAMES)

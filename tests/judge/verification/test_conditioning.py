@@ -303,6 +303,7 @@ def wrong_on(kernel: Kernel, sets: InputSets, drawn: list[InputSet]) -> Iterator
             yield f"{inputs.label}: {difference.explain(result, inputs.expected[0].oracle)}"
 
 
+@pytest.mark.slow
 def test_honest_kernels_are_right_on_all_sets(
     judged: tuple[Family, InputSets, list[InputSet]],
 ) -> None:
@@ -316,6 +317,7 @@ def test_each_real_mistake_is_refused(judged: tuple[Family, InputSets, list[Inpu
     assert not [n for n, kernel in family.wrong.items() if not any(wrong_on(kernel, sets, drawn))]
 
 
+@pytest.mark.slow
 def test_rounding_explains_what_no_fixed_tolerance_does(tmp_path: Path) -> None:
     """Logits of thousands: some elements of honest kernels, of PyTorch's own float32 too, are
     outside the tolerance. What is wrong in one element is refused all the same."""
@@ -374,6 +376,7 @@ def test_ties_are_not_broken_by_a_rounding(tmp_path: Path) -> None:
     assert not inputs.compare(0, x.ceil() - 1).passed
 
 
+@pytest.mark.slow
 def test_tf32_may_err_more_in_some_elements_than_in_others(tmp_path: Path) -> None:
     """A channel that is 80 times as steep as the 31 others shares their normalisation."""
     module = (
@@ -427,6 +430,7 @@ STEEP_CALLS = {
 CHANNELS = {"norm": 128, "pool": 7}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "distribution"), [("norm", "own"), ("pool", "large")])
 def test_one_steep_element_of_few_may_move_far_in_tf32(
     tmp_path: Path, name: str, distribution: Distribution

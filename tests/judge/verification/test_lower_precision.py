@@ -85,6 +85,7 @@ NARROW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "precision", "right", "wrong"),
     [
