@@ -88,7 +88,8 @@ def is_quick(command: Command, page: Page) -> bool:
 def test_every_option_path_and_link_in_a_text_is_there(path):
     page = read_page(path)
     modules = {command.words[1:3] for command in page.commands if command.words[1:2] == ("-m",)}
-    studies = [program for program in modules if program[1].startswith(("tests.", "tools."))]
+    others = ("tests.", "tools.", "pytest")
+    studies = [program for program in modules if program[1].startswith(others)]
     for line, span in page.spans:
         where = f"{path.name}:{line}: `{span}`"
         for option in OPTION.findall(span):

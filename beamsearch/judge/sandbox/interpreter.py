@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from beamsearch.judge.sandbox.short_operations import shorten_operations
+
 ELEMENTS_AN_OPERATION = 20_000
 """Elements of a block that cost as much as the operation itself, about 25 microseconds."""
 
@@ -162,6 +164,7 @@ def prepare_interpreter() -> None:
     _remember_shapes()
     _remember_types()
     _count_work()
+    shorten_operations()
     _watch_order(interpreter.InterpreterBuilder)
     Autotuner._bench = lambda self, *args, config, **kwargs: [float(self.configs.index(config))]
 

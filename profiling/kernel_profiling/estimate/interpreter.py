@@ -50,7 +50,7 @@ def mend_interpreter() -> None:
             self.get_fp32(value), tl.bfloat16
         )
     _mend_memory_and_dot(interpreter)
-    _mend_casts(interpreter.InterpreterBuilder)
+    _mend_casts(interpreter)
     for name in ("binary_op", "unary_op", "ternary_op", "create_fma", "create_rsqrt", "create_erf"):
         _mend_operation(interpreter, name)
     _mend_reduction(interpreter.ReduceOps, "sum")
@@ -91,18 +91,24 @@ def _mend_memory_and_dot(interpreter: Any) -> None:
     )
 
 
-def _mend_casts(builder: Any) -> None:
+def _mend_casts(interpreter: Any) -> None:
     """Have casts between bfloat16 and what is not float32 go through that."""
     import triton.language as tl
 
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
     plain = builder.cast_impl
 
     def cast(self: Any, source: Any, target: Any) -> Any:
-        ends = source.dtype.scalar, target.scalar
-        if tl.bfloat16 in ends and tl.float32 not in ends and ends[0] != ends[1]:
+        old, new = source.dtype.scalar, target.scalar
+        if tl.bfloat16 not in (old, new) or old == new:
+            return plain(self, source, target)
+        if old == tl.bfloat16:
+            source = handle(widen(source.data), tl.float32)
+            return source if new == tl.float32 else plain(self, source, target)
+        if old != tl.float32:
             wide = tl.block_type(tl.float32, target.shape) if target.is_block() else tl.float32
             source = plain(self, source, wide)
-        return plain(self, source, target)
+        return handle(narrow(source.data), tl.bfloat16)
 
     builder.cast_impl = cast
 
