@@ -23,11 +23,15 @@ from beamsearch.problem.least_work import least_work
 from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.precision import products
 from beamsearch.problem.problem import Problem
+from kernel_profiling.gpus import UnknownGpu, find_gpu
 
 SMALL_BYTES = 1 << 22
 """Problems of so few bytes always get an oracle in float64: it costs nothing."""
+DOUBLE_S = 0.4
+"""Seconds that an oracle may take in float64, at the GPU's peak. In float32 it errs as much as a
+candidate does, just as PyTorch's own result, whose errors then seem to be none."""
 DOUBLE_FLOPS = 2e11
-"""The most work done in float64: half a second on a GPU with few units for it."""
+"""So many on a GPU that is not known: what those with few units for float64 do in that time."""
 
 Change = Callable[[int, torch.Tensor], torch.Tensor]
 """Other values of a widened tensor; the number tells tensors apart."""
@@ -70,11 +74,20 @@ def oracle_dtype(problem: Problem, device: str) -> torch.dtype:
     work = least_work(problem)
     if work.least_bytes <= SMALL_BYTES:
         return torch.float64
-    if problem.dtype != "float32" or work.flops > DOUBLE_FLOPS or device == "cpu":
+    if problem.dtype != "float32" or device == "cpu" or work.flops > _double_flops(device):
         return torch.float32
     free, _ = torch.cuda.mem_get_info(torch.device(device))
     # Twice the bytes an element, and what the reference holds between its steps.
     return torch.float64 if 8 * work.least_bytes < free else torch.float32
+
+
+def _double_flops(device: str) -> float:
+    """The most work done in float64 on this GPU."""
+    try:
+        part = find_gpu(torch.cuda.get_device_name(device))
+    except UnknownGpu:
+        return DOUBLE_FLOPS
+    return max(DOUBLE_FLOPS, DOUBLE_S * part.tflops["float64"] * 1e12)
 
 
 def run_oracle(

@@ -86,7 +86,8 @@ class Difference:
     not_finite: int = 0
     """Elements that are NaN or infinite where the oracle is not, or the other way round."""
     worst: float = 0.0
-    """Largest absolute error of a finite element; 0 where nothing needed a closer look."""
+    """Absolute error of the finite element that is farthest outside what it is allowed; 0 where
+    nothing needed a closer look."""
     worst_index: int = 0
     """Where it is, in the flattened output."""
     drifted: bool = False
@@ -194,7 +195,7 @@ def _examine(
 ) -> Difference:
     """Every element by its own bound, with the worst of them."""
     wrong = bad = start = worst_index = 0
-    squares, allowed_squares, worst = 0.0, 0.0, -1.0
+    squares, allowed_squares, worst, farthest = 0.0, 0.0, 0.0, -1.0
     for got, want, sway in pieces(result, oracle, moved):
         error, allowed, same = errors(got, want, scale, sway)
         mismatch = ~same & ~torch.isfinite(error)
@@ -206,10 +207,10 @@ def _examine(
         rounding = torch.where(same | mismatch, 0.0, _rounding(got, want))
         allowed_squares += float(rounding.square().sum(dtype=torch.float64))
         # Where nothing finite is wrong, the place shown is that of the first bad element.
-        rank = torch.where(mismatch, torch.finfo(torch.float32).tiny, finite)
-        high, index = rank.max(0)
-        if float(high) > worst:
-            worst, worst_index = float(high), start + int(index)
+        tiny = torch.finfo(torch.float32).tiny
+        high, index = torch.where(mismatch, tiny, finite / allowed.clamp(min=tiny)).max(0)
+        if float(high) > farthest:
+            farthest, worst, worst_index = float(high), float(finite[index]), start + int(index)
         start += got.numel()
     elements = oracle.numel()
     rms = (squares / max(1, elements)) ** 0.5
@@ -220,7 +221,7 @@ def _examine(
         rms / scale.spread if scale.spread else (float("inf") if rms else 0.0),
         wrong=wrong,
         not_finite=bad,
-        worst=max(0.0, worst),
+        worst=worst,
         worst_index=worst_index,
         drifted=rms > limit,
     )

@@ -11,8 +11,10 @@ from beamsearch.errors import ProblemError
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSets
 from beamsearch.judge.verification.negative_controls import expect
+from beamsearch.judge.verification.oracle import DOUBLE_FLOPS, oracle_dtype
 from beamsearch.judge.verification.tolerance import Scale, compare, mean_and_spread
 from beamsearch.problem.instance import instantiate
+from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.problem.shrink import shrink
 from tests.judge.conftest import write_problem
@@ -149,3 +151,28 @@ def test_modified_inputs_show_wherever_they_are(tmp_path: Path) -> None:
         assert handout.changed()
     with inputs.handout() as handout:
         assert not handout.changed()
+
+
+def test_the_element_shown_is_wrong_itself() -> None:
+    """Not one that is off by more and may be, being large."""
+    oracle = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    oracle[7] = 400.0
+    result = oracle.clone()
+    result[7] += 0.05
+    result[20] += 0.02
+    difference = compare(result, oracle, Scale(spread=1.0, noise=0.0, tolerance=1e-3))
+    assert difference.wrong == 2
+    difference = compare(result, oracle, Scale(spread=20.0, noise=0.0, tolerance=1e-3))
+    assert (difference.wrong, difference.worst_index) == (1, 20)
+    assert difference.worst == pytest.approx(0.02, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "wide"), [("NVIDIA H200", torch.float64), ("NVIDIA GeForce RTX 9999", torch.float32)]
+)
+def test_an_oracle_is_in_float64_where_the_gpu_has_units_for_it(monkeypatch, gpu, wide) -> None:
+    problem = find_problem("matmul").with_dtype("float32")
+    assert least_work(problem).flops > DOUBLE_FLOPS
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: gpu)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 37, 1 << 37))
+    assert oracle_dtype(problem, "cuda:0") is wide
