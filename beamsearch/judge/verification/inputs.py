@@ -25,7 +25,13 @@ from beamsearch.judge.verification.negative_controls import (
     defined_distributions,
     expect,
 )
-from beamsearch.judge.verification.oracle import Expected, find_updates, oracle_dtype, run_oracle
+from beamsearch.judge.verification.oracle import (
+    Expected,
+    find_updates,
+    lost_in_sums,
+    oracle_dtype,
+    run_oracle,
+)
 from beamsearch.judge.verification.tolerance import Difference
 from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
 from beamsearch.problem.instance import Instance, instantiate
@@ -288,9 +294,8 @@ class InputSets:
         seed = derive_seed(self._seed, self.problem, label)
         wide = self.wide  # by the memory that is free ahead of the values
         instance = self.instance(seed, distribution)
-        expected = expect(
-            instance, self.instance(seed + 1, distribution).inputs, wide, distribution
-        )
+        others = self.instance(seed + 1, distribution).inputs
+        expected = expect(instance, others, wide, distribution, lost_in_sums(self.problem))
         is_copied = self._device == "cpu"
         made = InputSet(self, label, seed, distribution, expected, instance if is_copied else None)
         if is_copied:

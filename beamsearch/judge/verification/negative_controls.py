@@ -97,11 +97,13 @@ def expect(
     other_inputs: tuple[Any, ...],
     wide: torch.dtype,
     distribution: Distribution = "own",
+    sums: float = 0.0,
 ) -> list[Expected]:
-    """The oracle and what errors are measured by. Raises CannotTell, ProblemError."""
+    """The oracle and what errors are measured by; `sums` as in `Scale`. Raises CannotTell,
+    ProblemError."""
     oracles = run_oracle(instance, instance.inputs, wide)
     others = run_oracle(instance, other_inputs, wide)
-    expected, own = expected_of(instance, oracles, others)
+    expected, own = expected_of(instance, oracles, others, sums)
     check_defined(distribution, expected, own)
     del own
     if distribution != NOT_A_NUMBER:  # it may well be all that comes out
@@ -244,6 +246,7 @@ class Sway:
             self._moved = [_distance(a, b.oracle) for a, b in zip(own, every, strict=True)]
         tf32, dtype = any(item.scale.tf32 for item in every), getattr(torch, self.dtype)
         amount, times = ROUNDINGS.get(self.dtype, 16) * torch.finfo(dtype).eps / 2, 1
+        amount = max(amount, *(item.scale.sums for item in every))
         if tf32:
             amount = max(amount, TF32_HALF_UNIT)
         if self._pairs >= PAIRS:

@@ -33,6 +33,11 @@ candidate does, just as PyTorch's own result, whose errors then seem to be none.
 DOUBLE_FLOPS = 2e11
 """So many on a GPU that is not known: what those with few units for float64 do in that time."""
 
+SUM_SHARE = 2.0**-28
+"""Of a float32 sum, for each of its terms: matrix units add eight products at a time and cut the
+sum off at its last bit, so that one of positive terms is too small. On an H200 one of 1024 loses
+4.0e-6 where each product is exact to 2^-21, as in `tf32x3`."""
+
 Change = Callable[[int, torch.Tensor], torch.Tensor]
 """Other values of a widened tensor; the number tells tensors apart."""
 
@@ -88,6 +93,16 @@ def _double_flops(device: str) -> float:
     except UnknownGpu:
         return DOUBLE_FLOPS
     return max(DOUBLE_FLOPS, DOUBLE_S * part.tflops["float64"] * 1e12)
+
+
+def lost_in_sums(problem: Problem) -> float:
+    """Share of a value that float32 sums of its products may lose in matrix units; 0 in other
+    dtypes, which are more than that apart."""
+    if problem.dtype != "float32":
+        return 0.0
+    work = least_work(problem)
+    elements = work.bytes_written / torch.float32.itemsize
+    return SUM_SHARE * work.flops / 2 / max(1.0, elements)
 
 
 def run_oracle(
@@ -156,11 +171,14 @@ def run_reference(instance: Instance) -> list[torch.Tensor]:
 
 
 def expected_of(
-    instance: Instance, oracles: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
+    instance: Instance,
+    oracles: Sequence[torch.Tensor],
+    others: Sequence[torch.Tensor],
+    sums: float = 0.0,
 ) -> tuple[list[Expected], list[torch.Tensor]]:
     """What each output is judged by, and PyTorch's own outputs in the problem's dtype, by the rule
     of precision. Where that allows TF32 and an operation would use it on a GPU, the noise is that
-    of operands cut to TF32 too."""
+    of operands cut to TF32 too. `sums` as in `Scale`."""
     with products(instance.precision):
         with Tf32() as by_default:
             own = run_reference(instance)
@@ -174,7 +192,7 @@ def expected_of(
         Expected(
             oracle=oracle,
             dtype=value.dtype,
-            scale=_scale(value, oracle, other, rough),
+            scale=replace(_scale(value, oracle, other, rough), sums=sums),
             may_alias=value.untyped_storage().data_ptr() in pointers,
             stride=value.stride(),
         )

@@ -68,6 +68,9 @@ class Scale:
     """Whether PyTorch's own products are in TF32, and a kernel's may be. The noise is then that of
     operands cut to TF32, at least."""
 
+    sums: float = 0.0
+    """Share of a value that is lost in adding its products up in matrix units."""
+
     @property
     def element_noise(self) -> float:
         """What an element may be off because PyTorch's own are."""
@@ -271,7 +274,8 @@ def lower_precision(
     if rms <= limit:
         return None
     mean, spread = mean_and_spread(oracle)  # a mean far above the spread is rounded too
-    limit += ROUNDINGS[4] * torch.finfo(torch.float32).eps / 2 * (mean**2 + spread**2) ** 0.5
+    share = max(scale.sums, ROUNDINGS[4] * torch.finfo(torch.float32).eps / 2)
+    limit += share * (mean**2 + spread**2) ** 0.5
     if rms <= limit:
         return None
     asked = "TF32" if scale.tf32 else "float32"

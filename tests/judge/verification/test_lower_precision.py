@@ -14,7 +14,8 @@ import torch
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.gpu.machine import modelled
 from beamsearch.judge.runner.reference import problem_message
-from beamsearch.judge.verification.oracle import expected_of, run_oracle
+from beamsearch.judge.verification.negative_controls import expect
+from beamsearch.judge.verification.oracle import expected_of, lost_in_sums, run_oracle
 from beamsearch.judge.verification.tolerance import (
     Scale,
     compare,
@@ -194,3 +195,46 @@ def test_the_process_that_times_baselines_computes_by_the_rule(
         timeout=120,
     )
     assert json.loads(done.stdout) == [[cudnn, 0.0]] * 4
+
+
+LONG_SUM = """
+import torch
+N, K = 64, {terms}
+class Model(torch.nn.Module):
+    def forward(self, A, B): return A @ B
+def get_inputs(): return [torch.rand(N, K), torch.rand(K, N)]
+def get_init_inputs(): return []
+"""
+
+
+def added_in_eights(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A product as matrix units add it up: eight terms at a time, the last bit cut off."""
+    total = torch.zeros(a.shape[0], b.shape[1])
+    for k in range(0, a.shape[1], 8):
+        exact = total.double() + a[:, k : k + 8].double() @ b[k : k + 8].double()
+        near = exact.float()
+        smaller = torch.nextafter(near, torch.zeros_like(near))
+        total = torch.where(near.abs().double() > exact.abs(), smaller, near)
+    return total
+
+
+@pytest.mark.parametrize("terms", [1024, 8192])
+def test_what_matrix_units_lose_in_exact_sums_is_allowed_and_tf32_is_not(
+    terms: int, tmp_path: Path
+) -> None:
+    problem = write_problem(tmp_path, LONG_SUM.format(terms=terms))
+    sums = lost_in_sums(problem)
+    assert sums == pytest.approx(terms * 2.0**-28)
+    reasons = {}
+    for distribution in ("own", "normal"):
+        instance = instantiate(problem, "cpu", 1, distribution)  # type: ignore[arg-type]
+        others = instantiate(problem, "cpu", 2, distribution).inputs  # type: ignore[arg-type]
+        (expected,) = expect(instance, others, torch.float64, distribution, sums)  # type: ignore[arg-type]
+        for name, narrow in (("exact", lambda x: x), ("tf32", to_tf32)):
+            result = added_in_eights(*map(narrow, instance.inputs))
+            difference = expected.difference(result)
+            reasons[distribution, name] = (
+                None if difference.passed else difference.explain(result, expected.oracle)
+            ) or lower_precision(result, difference.relative_rms, expected.oracle, expected.scale)
+    assert reasons["own", "exact"] is reasons["normal", "exact"] is None
+    assert "lower precision" in (reasons["normal", "tf32"] or "")
