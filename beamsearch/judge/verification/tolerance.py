@@ -76,6 +76,12 @@ class Scale:
         """What an element may be off because PyTorch's own are."""
         return (TF32_NOISE_SHARE if self.tf32 else NOISE_SHARE) * self.noise
 
+    def rounding(self, dtype: torch.dtype) -> float:
+        """Share of its size that any element of this dtype may be off: roundings of half the
+        distance between neighbours each, or what sums lose where that is more."""
+        roundings = ROUNDINGS.get(dtype.itemsize, 1) * torch.finfo(dtype).eps / 2
+        return max(self.sums, roundings)
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -176,7 +182,7 @@ def _rms_if_plainly_right(result: torch.Tensor, oracle: torch.Tensor, scale: Sca
     """
     if not result.is_floating_point() or not oracle.numel():
         return None
-    slope = ROUNDINGS.get(result.dtype.itemsize, 1) * torch.finfo(result.dtype).eps / 2
+    slope = scale.rounding(result.dtype)
     allowed = scale.tolerance * max(1.0, ABSOLUTE_SHARE * scale.spread)
     allowed = min(allowed, SPREAD_SHARE * scale.tolerance * scale.spread)
     allowed += scale.element_noise
@@ -207,7 +213,7 @@ def _examine(
         finite = torch.where(same | mismatch, 0.0, error)
         explained = 0.0 if sway is None else MOVED_SHARE[scale.tf32] * sway
         squares += float((finite - explained).clamp(min=0).square().sum(dtype=torch.float64))
-        rounding = torch.where(same | mismatch, 0.0, _rounding(got, want))
+        rounding = torch.where(same | mismatch, 0.0, _rounding(got, want, scale))
         allowed_squares += float(rounding.square().sum(dtype=torch.float64))
         # Where nothing finite is wrong, the place shown is that of the first bad element.
         tiny = torch.finfo(torch.float32).tiny
@@ -244,19 +250,18 @@ def errors(
     floor = max(1.0, ABSOLUTE_SHARE * scale.spread)
     documented = scale.tolerance * (floor + want.abs())
     cap = SPREAD_SHARE * scale.tolerance * scale.spread
-    allowed = documented.clamp(max=cap) + _rounding(got, want) + scale.element_noise
+    allowed = documented.clamp(max=cap) + _rounding(got, want, scale) + scale.element_noise
     if moved is not None:
         allowed = torch.maximum(allowed, MOVED_SHARE[scale.tf32] * moved.to(allowed.dtype))
     return error, allowed, same
 
 
-def _rounding(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    """The roundings that are always allowed: half the distance between neighbours each, at most."""
+def _rounding(got: torch.Tensor, want: torch.Tensor, scale: Scale) -> torch.Tensor:
+    """What is always allowed beside the tolerance: roundings, or what sums lose."""
     if not got.is_floating_point():
         return torch.zeros_like(want, dtype=torch.float32)
     info = torch.finfo(got.dtype)
-    share = ROUNDINGS.get(got.dtype.itemsize, 1) * info.eps / 2
-    return want.abs() * share + info.tiny * info.eps
+    return want.abs() * scale.rounding(got.dtype) + info.tiny * info.eps
 
 
 def lower_precision(
@@ -274,8 +279,7 @@ def lower_precision(
     if rms <= limit:
         return None
     mean, spread = mean_and_spread(oracle)  # a mean far above the spread is rounded too
-    share = max(scale.sums, ROUNDINGS[4] * torch.finfo(torch.float32).eps / 2)
-    limit += share * (mean**2 + spread**2) ** 0.5
+    limit += scale.rounding(torch.float32) * (mean**2 + spread**2) ** 0.5
     if rms <= limit:
         return None
     asked = "TF32" if scale.tf32 else "float32"
