@@ -163,4 +163,4 @@ def test_reading_and_ranking_is_quick_and_needs_no_torch() -> None:
         cwd=ROOT,
         check=True,
     )
-    assert float(done.stdout) < 4
+    assert float(done.stdout) < 2

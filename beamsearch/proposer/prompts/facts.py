@@ -238,7 +238,7 @@ def _busy(budget: Budget, launch: Launch) -> str:
     told += ["matrix"] if launch.matrix_instructions and "matrix" in busiest[BUSIEST:] else []
     waits = {name: launch.metrics.get(name, 0.0) for name in WAITS}
     nothing = [f"{share:.0%} for {WAITS[n]}" for n, share in waits.items() if share >= WAITED]
-    idle = f"; nothing issues {', '.join(nothing)}" if nothing else ""
+    idle = f"; waiting {', '.join(nothing)}" if nothing else ""
     units = ", ".join(f"{UNITS[unit][0]} {budget.busy[unit]:.0%}" for unit in told)
     return f" Busy: {units}{idle}." if units else ""
 

@@ -20,7 +20,7 @@ UNITS: dict[str, tuple[str, tuple[str, ...]]] = {
     "l2": ("the L2", ("l2_busy", "l2_to_sm_busy", "sm_to_l2_busy")),
     "l1": ("the L1 data stage", ("l1_busy", "l1_writeback_busy")),
     "lsu": ("the load/store unit", ("lsu_busy",)),
-    "issue": ("instruction issue", ("issue_busy",)),
+    "issue": ("the warp scheduler", ("issue_busy",)),
     "alu": ("the integer and logic pipe", ("alu_busy",)),
     "fma": ("the multiply-add pipe", ("fma_busy",)),
     "fma_heavy": ("the integer half of the multiply-add pipe", ("fma_heavy_busy",)),
@@ -40,7 +40,7 @@ WAITS = {
     "idle_shared": "shared memory or the special unit",
     "idle_dependency": "earlier results",
 }
-"""Metric -> what warps wait for in that share (0..1) of the time, in which nothing issues."""
+"""Metric -> what warps wait for in that share (0..1) of the time, without an instruction begun."""
 
 MEMORY_BOUND = 0.85
 """Share of the time the least-bandwidth transfer takes from which a modelled launch counts as

@@ -169,7 +169,7 @@ def synchronisation(case: Case, launch: Launch, budget: Budget) -> Diagnosis | N
     lines = [line for line in launch.lines if line.stall_reasons.get("barrier", 0) > 0.3]
     return Diagnosis(
         FindingKind.SYNCHRONISATION,
-        f"{100 * wait:.0f}% of the time nothing issues because warps wait at barriers",
+        f"Warps wait at barriers for {100 * wait:.0f}% of the time",
         [f"line {line.line}: {line.text}" for line in lines],
         gain,
         "Fewer barriers: reduce once after the loop instead of in it, use fewer warps a block, or "
