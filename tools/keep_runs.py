@@ -2,6 +2,7 @@
 
 `python -m tools.keep_runs FILE RUN…` writes what a run has measured and what was answered, finished
 or not, into one archive: without the problem, the prompts (which quote it) and what is made anew.
+A suite's suite.json may stand among the runs, for `suite --report`.
 `python -m tools.keep_runs FILE --restore FOLDER --problems DIR` lays the runs out again, each
 beside the problem of its name from DIR (a checkout of KernelBench); `resume` goes on with them.
 """
@@ -24,9 +25,11 @@ def is_kept(path: Path) -> bool:
 
 
 def keep(archive: Path, runs: list[Path]) -> None:
-    """Write the runs, each below the name of its folder."""
+    """Write the runs, each below the name of its folder, and files as they are."""
     with tarfile.open(archive, "w:xz") as members:
         for run in runs:
+            if run.is_file():
+                members.add(run, run.name)
             for path in sorted(run.rglob("*")):
                 inside = path.relative_to(run)
                 if path.is_file() and is_kept(inside):
@@ -37,7 +40,7 @@ def restore(archive: Path, folder: Path, problems: Path) -> list[Path]:
     """The runs' folders. Raises FileNotFoundError for a problem that is not under `problems`."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive) as members:
-        names = sorted({Path(name).parts[0] for name in members.getnames()})
+        names = sorted({Path(n).parts[0] for n in members.getnames() if len(Path(n).parts) > 1})
         found = {name: next(problems.rglob(f"{name}.py"), None) for name in names}
         for name, file in found.items():
             if file is None:
