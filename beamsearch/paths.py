@@ -1,6 +1,7 @@
-"""Prompts, problems and artifacts, in a checkout and in an installed wheel alike; the cache."""
+"""Prompts, problems and artifacts, in a checkout and in an installed wheel alike; the cache; commands."""
 
 import os
+import shlex
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -19,3 +20,8 @@ def cache_folder() -> Path:
     """Where measurements and models' configurations are kept: `$XDG_CACHE_HOME/beamsearch`."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "beamsearch"
+
+
+def command(*words: str | Path) -> str:
+    """A command line of this program as a person can paste it, whatever its paths hold."""
+    return shlex.join(["python", "-m", "beamsearch", *map(str, words)])

@@ -179,11 +179,11 @@ class Settings(BaseModel):
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `20m`, `1.5h`. Raises UsageError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    """Seconds of `90s`, `20m`, `1.5h`; a number without a unit may mean any. Raises UsageError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh])\s*", text)
     if not match or float(match[1]) <= 0:
         raise UsageError(f"cannot read the duration {text!r}; write for example 90s, 20m or 1.5h")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
@@ -196,9 +196,9 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
             raise UsageError(f"cannot read the settings in {config}: {error}") from error
     values |= {key: value for key, value in flags.items() if value is not None}
     if "time_limit" in values:
-        values["time_limit_s"] = values.pop("time_limit")
-    if "time_limit_s" in values:
-        values["time_limit_s"] = parse_duration(str(values["time_limit_s"]))
+        values["time_limit_s"] = str(values.pop("time_limit"))
+    if isinstance(values.get("time_limit_s"), str):
+        values["time_limit_s"] = parse_duration(values["time_limit_s"])
     try:
         settings = Settings(**values)
     except ValidationError as error:

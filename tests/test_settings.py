@@ -1,11 +1,15 @@
 """The rule of precision from a flag or a file to every place that goes by it."""
 
+import shlex
+from pathlib import Path
+
 import pytest
 
 from beamsearch.baselines.reference_times import cache_file
 from beamsearch.errors import ProblemError, UsageError
 from beamsearch.gpu.machine import modelled
 from beamsearch.judge.runner.reference import problem_message, read_problem_message
+from beamsearch.paths import command
 from beamsearch.problem.problem import find_problem
 from beamsearch.settings import Settings, differences, read_settings
 
@@ -20,6 +24,21 @@ def test_the_rule_is_reference_unless_a_file_or_flag_says_strict(tmp_path):
     assert Settings.model_validate_json(strict.model_dump_json()) == strict
     with pytest.raises(UsageError, match="precision"):
         read_settings(None, {"precision": "tf32"})
+
+
+def test_a_time_limit_has_a_unit_but_as_seconds_in_a_file(tmp_path):
+    config = tmp_path / "settings.toml"
+    config.write_text("time_limit_s = 90\n")
+    assert read_settings(config, {}).time_limit_s == 90
+    assert read_settings(config, {"time_limit_s": "1.5h"}).time_limit_s == 5400
+    config.write_text("time_limit = 90\n")
+    with pytest.raises(UsageError, match="20m or 1.5h"):
+        read_settings(config, {})
+
+
+def test_commands_can_be_pasted():
+    words = ["resume", Path("my runs") / "it's"]
+    assert shlex.split(command(*words)) == ["python", "-m", "beamsearch", "resume", "my runs/it's"]
 
 
 def test_a_run_by_the_other_rule_is_another_run():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from beamsearch.cli.account import account, differences, swept
-from beamsearch.cli.numbers import clock, of_products, progress, tell
+from beamsearch.cli.numbers import clock, configuration, of_products, progress, spread, tell
 from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.records.baselines import BASELINES, called
 
@@ -133,11 +133,23 @@ def closing(record: RunRecord, folder: Path, told: Collection[str]) -> list[str]
     return lines
 
 
-def describe_candidate(candidate: Candidate) -> str:
-    """A candidate in one line: name, time or failure, description."""
+def paid_in_all(record: RunRecord, folder: Path) -> list[str]:
+    """What the models were paid, in one line; nothing where none was asked."""
+    if not record.totals.model_calls:
+        return []
+    from beamsearch.llm.costs import paid, run_prices
+    from beamsearch.records.trace import Trace
+
+    trace = Trace(folder)
+    cost = paid(trace, run_prices(trace, record.settings.prices), {})
+    return [f"models: {cost.total} (prices of {cost.prices_of})"]
+
+
+def describe_candidate(candidate: Candidate, description: str | None = None) -> str:
+    """A candidate in one line: name, time or failure, description (its own, if none is given)."""
     verdict = candidate.verdict
     if candidate.measurement is not None:
-        found = str(candidate.measurement)
+        found = f"{candidate.measurement}{spread(candidate.measurement)}"
     elif verdict.correct:
         found = "correct, not timed"
     else:
@@ -145,9 +157,11 @@ def describe_candidate(candidate: Candidate) -> str:
         found = f"{verdict.outcome}{at}: {one_line(verdict.reason, 100)}"
     origin, share = candidate.built_from, candidate.built_share
     named = {candidate.parent, candidate.repair_of, candidate.tuned_from}
+    text = candidate.description if description is None else description
+    chosen = configuration(candidate.measurement)
     strange = origin is not None and origin not in named
     built = f"; {share:.0%} of its lines are {origin}'s" if strange and share else ""
-    return f"{candidate.name}  {found}  ({one_line(candidate.description, 70)}{built})"
+    return f"{candidate.name}  {found}  ({one_line(text, 70)}{built}){chosen}"
 
 
 class PlainDisplay:
@@ -213,7 +227,7 @@ class PlainDisplay:
     def run_ended(self, record: RunRecord, folder: Path) -> None:
         """Print the closing."""
         self.close()
-        self.say("\n".join(closing(record, folder, self.told)))
+        self.say("\n".join([*closing(record, folder, self.told), *paid_in_all(record, folder)]))
 
     def close(self) -> None:
         """Nothing to put back."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from beamsearch.cli.options import DeviceOption, DtypeOption, TargetOption
+from beamsearch.paths import command
 
 if TYPE_CHECKING:
     from beamsearch.export.new_problem import Made
@@ -71,7 +71,7 @@ def new(
     write_text(path, made.problem.source)
     for line in [*described(made, folder), *valued(made, machine)]:
         typer.echo(line)
-    typer.echo(f"next: python -m beamsearch run {shlex.quote(str(folder))}")
+    typer.echo(f"next: {command('run', folder)}")
 
 
 def described(made: Made, folder: Path) -> list[str]:

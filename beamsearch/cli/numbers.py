@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from kernel_profiling.profile import Floor
 
 
+UNCHANGED = (["num_ctas", "1"], ["maxnreg", "None"])
+"""Parts of a configuration that say nothing: Triton's own defaults."""
+
+
 def ratio(slow: Measurement | None, fast: Measurement | None) -> float | None:
     """How many times faster `fast` is; None where the two may not be compared.
 
@@ -73,6 +77,24 @@ def of_floor(time: Measurement | None, run: RunRecord) -> float | None:
 def sign(time: Measurement | None) -> str:
     """`~` before a number that rests on a modelled time."""
     return "~" if time is not None and time.source == "modelled" else ""
+
+
+def spread(time: Measurement) -> str:
+    """` ±0.3%`: half of the range from the 20th to the 80th percentile of the timed calls."""
+    if time.p20_ms is None or time.p80_ms is None or not time.time_ms:
+        return ""
+    return f" ±{(time.p80_ms - time.p20_ms) / 2 / time.time_ms:.1%}"
+
+
+def configuration(time: Measurement | None) -> str:
+    """`  [BLOCK 128, num_warps 4]`: what a kernel's autotuner chose, but for what it left alone."""
+    told = []
+    for function, words in (time.configs if time else {}).items():
+        parts = [part.strip().split(": ") for part in words.split(",")]
+        own = [" ".join(part) for part in parts if part not in UNCHANGED]
+        several = f"{function}: " if time and len(time.configs) > 1 else ""
+        told.append(f"{several}{', '.join(own)}")
+    return f"  [{'; '.join(told)}]" if told else ""
 
 
 def tell(now: Progress) -> str:

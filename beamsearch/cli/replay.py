@@ -10,6 +10,7 @@ import typer
 from beamsearch.cli.options import JsonOption, RunArgument
 from beamsearch.cli.run import OutputOption, fresh_folder
 from beamsearch.errors import BeamsearchError, EndpointError, KernelError, Stopped
+from beamsearch.paths import command
 
 if TYPE_CHECKING:
     from beamsearch.records.trace import Trace
@@ -37,7 +38,7 @@ def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = Fal
     try:
         run_again(run, folder, observer=display)
     except Stopped as stopped:
-        again = f"python -m beamsearch replay {run} --output {folder}"
+        again = command("replay", run, "--output", folder)
         raise Stopped(f"stopped; go on with: {again}") from stopped
     except BeamsearchError as raised:
         error = raised

@@ -35,7 +35,12 @@ KernelOption = Annotated[
     typer.Option(metavar="FILE", help="First kernel. Default: input_kernel.py of the problem."),
 ]
 ConfigOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Settings in TOML; a flag wins over it.")
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Settings in TOML, with some that have no flag (docs/running.md): repairs, "
+        "temperature, effort, prices. A flag wins over it.",
+    ),
 ]
 
 

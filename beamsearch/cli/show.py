@@ -12,7 +12,6 @@ from beamsearch.cli.options import JsonOption, RunArgument
 
 if TYPE_CHECKING:
     from beamsearch.llm.costs import Paid
-    from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
 
 
@@ -21,6 +20,7 @@ def show(run: RunArgument, json: JsonOption = False) -> None:
 
     Rounds, candidates, speedups, multiple of the floor, what the model calls cost, notes.
     """
+    from beamsearch.cli.round_table import table
     from beamsearch.llm.costs import paid, run_prices
     from beamsearch.records.packed import opened_run
 
@@ -42,7 +42,7 @@ def show(run: RunArgument, json: JsonOption = False) -> None:
     for line in [
         *summary(record),
         "",
-        *table(record, rounds),
+        *table(trace, record),
         "",
         *ending(record, run),
         *costs(cost),
@@ -65,35 +65,18 @@ def summary(record: RunRecord) -> list[str]:
     ]
 
 
-def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
-    """A line a round, and its candidates below it."""
-    from beamsearch.cli.account import differences, swept
-    from beamsearch.cli.display import describe_candidate
-    from beamsearch.cli.numbers import of_floor, sign
-
-    by_number = {item.round: item for item in record.rounds}
-    lines = []
-    for item in rounds:
-        line = by_number.get(item.round)
-        told = f"round {item.round}"
-        if line is not None and line.best is not None:
-            about, multiple = sign(line.best_time), of_floor(line.best_time, record)
-            told += f"  best {line.best} {line.best_time}"
-            told += f"  {about}{line.speedup:.2f}x" if line.speedup is not None else ""
-            told += f"  {about}{multiple:.2f}x the floor" if multiple is not None else ""
-            told += f"  {line.correct} of {line.candidates} correct"
-        told += "  win" if item.win else ""
-        lines.append(told)
-        lines += [f"    {describe_candidate(candidate)}" for candidate in item.candidates]
-        lines += [f"    {line}" for line in [*swept(item), *differences(item)]]
-    return lines
-
-
 def ending(record: RunRecord, folder: Path) -> list[str]:
     """The best, notes, and what reviews were worth."""
     from beamsearch.cli.display import closing
 
     lines = closing(record, folder, told=record.notes)
+    own = next((line for line in record.rounds if line.best == record.best), None)
+    if record.confirmation is not None and own is not None and own.best_time is not None:
+        lines.insert(
+            1,
+            "      timed again at the end, taking turns with the input and the baselines; in its "
+            f"round {own.best_time}",
+        )
     seen = record.totals.review
     if seen is not None:
         lines.append(

@@ -111,8 +111,13 @@ def mark(check: Check) -> str:
 
 def told(judgement: Judgement) -> str:
     """Every check, what was not checked, and the verdict last."""
-    from beamsearch.records.verdict import Stage
+    from beamsearch.records.verdict import Reach, Stage
 
+    at_shapes = {
+        Reach.GENERAL: ", also at other shapes",
+        Reach.SPECIALISED: ", for the problem's own shapes alone",
+        None: "",
+    }
     verdict, lines = judgement.verdict, []
     for stage in Stage:
         checks = [check for check in verdict.checks if check.stage is stage]
@@ -124,13 +129,12 @@ def told(judgement: Judgement) -> str:
     for text in verdict.not_checked:
         lines.append(f"  -  not checked: {text}")
     if verdict.output and not verdict.correct:
-        lines.append("what the kernel printed:")
+        lines.append("the end of what its processes printed:")
         lines += [f"    {line}" for line in verdict.output.rstrip().splitlines()]
     if judgement.measurement is not None:
         lines.append(f"time: {judgement.measurement} ({judgement.measurement.gpu})")
     at = f" at {verdict.stage}: {verdict.reason}" if verdict.stage else ""
     if not at and verdict.reason:
         at = f": {verdict.reason}"
-    reach = f", {verdict.reach}" if verdict.reach else ""
-    lines.append(f"verdict: {verdict.outcome}{reach}{at}")
+    lines.append(f"verdict: {verdict.outcome}{at_shapes[verdict.reach]}{at}")
     return "\n".join(lines)

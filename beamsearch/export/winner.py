@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from beamsearch.errors import UsageError
+from beamsearch.paths import command
 from beamsearch.problem.pinned import pinned
 from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.records.baselines import BASELINES, called
@@ -65,8 +66,7 @@ def winner_of(folder: Path) -> Winner:
     best = everyone.get(record.best or "")
     if record.status != "finished" or best is None:
         raise UsageError(
-            f"{folder} is not at its end and has no winner yet; "
-            f"python -m beamsearch resume {folder}"
+            f"{folder} is not at its end and has no winner yet; {command('resume', folder)}"
         )
     if not best.verdict.correct or best.kernel_file is None:
         raise UsageError(f"{folder}: its best, {best.name}, is not verified; there is no winner")

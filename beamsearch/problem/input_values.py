@@ -49,9 +49,11 @@ OUTLIERS = 64
 """How many there are in a tensor, about; one in a thousand in a small one, where more would hide
 all other outputs behind theirs. Statistics of half of the elements miss half of them, and a sample
 that holds none shows no sign of the others."""
-FAR_BELOW = (-300.0, -150.0)
-"""Where rows of `far_below` lie: the exponential of each of their values is 0 in float32. Not
-farther, so that sums of squares in float32 tell the variance of a row to one in a thousand."""
+FAR_BELOW = {"float16": (-300.0, -150.0), "bfloat16": (-300.0, -150.0)}
+"""Where rows of `far_below` lie by dtype, from -1000 to -150 where none is given: the exponential
+of each of their values is 0 in float32. In half types not farther: bfloat16 tells values to 1 in
+256. In float32 a variance taken as mean of squares less square of mean is off by up to one in a
+hundred there: a mistake, as two passes are off by less than one in a million."""
 FAR_BELOW_SPREAD = 4.0
 """Standard deviation inside such a row: two steps of bfloat16 there."""
 RISE = 6.0
@@ -149,7 +151,7 @@ def _far_below(values: torch.Tensor) -> None:
     below zero, along whatever dimension a problem reduces it."""
     import torch
 
-    low, high = FAR_BELOW
+    low, high = FAR_BELOW.get(str(values.dtype).removeprefix("torch."), (-1000.0, -150.0))
     shape = tuple(values.shape)
     rows = (*(shape[:1] if len(shape) > 1 else ()), *[1] * len(shape))[: len(shape)]
     places = torch.rand(rows, device=values.device, dtype=values.dtype) * (high - low) + low

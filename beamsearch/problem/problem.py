@@ -110,8 +110,11 @@ def find_file(name: str, kernelbench: Path | None = None) -> Path:
             raise ProblemError(f"{name} is {len(files)} problems; name one, as level1/43")
         return files[0]
     names = list_problems()
-    found = [n for n in names if name and n.lower().startswith(name.lower())]
-    found = found or [n for n in names if name and name.lower() in n.lower()]
+    if name.isdecimal():  # a number is the whole number of a problem: 4 is 04, and not 43
+        found = [n for n in names if n.partition("_")[0].lstrip("0") == name.lstrip("0")]
+    else:
+        found = [n for n in names if name and n.lower().startswith(name.lower())]
+        found = found or [n for n in names if name and name.lower() in n.lower()]
     if len(found) == 1:
         return root / found[0] / "problem.py"
     if found:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from beamsearch.errors import UsageError
+from beamsearch.paths import command
 from beamsearch.records.trace import Trace
 
 ARCHIVE = "trace.tar.xz"
@@ -42,8 +43,8 @@ def written_run(folder: Path) -> Trace:
     """A run's trace, for writing. Raises UsageError where the run is packed."""
     if (folder / ARCHIVE).is_file():
         raise UsageError(
-            f"{folder} holds a packed run, which is for reading; `resume {folder}` goes on with a "
-            "copy of it"
+            f"{folder} holds a packed run, which is for reading; `{command('resume', folder)}` "
+            "goes on with a copy of it"
         )
     return Trace(folder)
 

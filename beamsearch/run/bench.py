@@ -60,6 +60,8 @@ class Bench:
             except UnreadableReply as error:
                 problem = str(error)
                 prompt = reask(prompt, text, problem)
+        worker = f"r{self.view.number}-w{self.assignment.worker}"
+        self.shared.observer.note(f"{worker}: its {question.purpose} could not be read: {problem}")
         return None, problem
 
     def ask_for_kernels(

@@ -21,6 +21,7 @@ from beamsearch.gpu.usage import Usage
 from beamsearch.judge.sandbox.isolation import missing_in_words
 from beamsearch.llm.costs import keep_prices, other_prompts
 from beamsearch.llm.endpoint import BASE_URL, KEY, endpoint_configured, read_env
+from beamsearch.paths import command
 from beamsearch.problem.kernel import read_kernel
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem, read_problem
@@ -215,14 +216,10 @@ class _Run:
                     return self._search(executor, proposer, mailbox)
                 except Waiting as error:
                     self.progress.save(status="stopped", stop_reason=str(error))
-                    raise Waiting(
-                        f"{error}; then: python -m beamsearch resume {self.trace.folder}"
-                    ) from error
+                    raise Waiting(f"{error}; then: {self._resume()}") from error
                 except (Stopped, KeyboardInterrupt) as error:
                     self.progress.save(status="stopped", stop_reason="interrupted")
-                    raise Stopped(
-                        f"stopped; go on with: python -m beamsearch resume {self.trace.folder}"
-                    ) from error
+                    raise Stopped(f"stopped; go on with: {self._resume()}") from error
                 except BeamsearchError as error:
                     self.progress.save(status="stopped", stop_reason=str(error))
                     raise
@@ -327,6 +324,9 @@ class _Run:
                 f"{'has ' + environment.gpu if environment.gpu else 'has no GPU'}; "
                 "go on with it on a machine of the same kind, or start a run in another folder"
             )
+
+    def _resume(self) -> str:
+        return command("resume", self.trace.folder)
 
     def _open(self, environment: Environment, who_thinks: str) -> Progress:
         """The record that is there, running again, or a new one."""

@@ -25,6 +25,7 @@ CASES = {
     "unknown dtype": (["run", "43", "--dtype", "int3"], 2, "bfloat16"),
     "no rounds": (["run", "43", "--rounds", "0"], 2, "rounds"),
     "bad duration": (["run", "43", "--time-limit", "soon"], 2, "20m"),
+    "duration without a unit": (["run", "43", "--time-limit", "5"], 2, "90s, 20m or 1.5h"),
     "who thinks": (["run", "43", "--llm", "oracle"], 2, "playbook"),
     "no endpoint": (["run", "43", "--llm", "openai"], 4, "OPENAI_API_KEY"),
     "model for nobody": (["run", "43", "--llm", "playbook", "--model", "m"], 2, "say nothing"),

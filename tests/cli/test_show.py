@@ -1,10 +1,19 @@
 """show: a run in one screen, from nothing but its records."""
 
 import json
+import re
 
+import pytest
+
+from beamsearch.cli.numbers import configuration, spread
+from beamsearch.cli.round_table import distinct
+from beamsearch.records.job import Comparison
+from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
-from beamsearch.records.trace import Trace, write_record
-from tests.cli.test_display import NO_GPU, Outcome, candidate
+from beamsearch.records.trace import Trace, read_record, write_record
+from beamsearch.search.pairs import paired
+from tests import ROOT
+from tests.cli.test_display import NO_GPU, Outcome, candidate, measured
 
 
 def run_folder(path):
@@ -55,3 +64,55 @@ def test_record_that_is_damaged_is_one_line(beamsearch, tmp_path):
     done = beamsearch("show", "run")
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1 and "run.json" in done.stderr
+
+
+def test_times_come_with_their_spread_and_what_looks_faster_says_why_it_is_no_win(beamsearch):
+    folder = ROOT / "artifacts" / "claude" / "43_Max_Pooling_3D"
+    trace = opened_run(folder)
+    done = beamsearch("show", str(folder))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    for item in trace.completed_rounds():
+        for each in item.candidates:
+            time = each.measurement
+            half = (time.p80_ms - time.p20_ms) / 2 / time.time_ms
+            assert any(
+                line.startswith(f"    {each.name}  {time} ±{100 * half:.1f}%") for line in lines
+            ), each.name
+    turns = read_record(trace.round(3) / "confirmation.json", Comparison).turns
+    found = paired(turns["r3-w3-v1"], turns["r1-w1-v1"])
+    beside = f"    r3-w3-v1 beside r1-w1-v1, taking turns: {found.median:.3f} of its time"
+    assert any(line.startswith(beside) for line in lines)
+    # 0.5367 ms reads as less than 0.5385, which was taken in another stay on the GPU.
+    assert any(
+        re.match(r"    r2-w0-v1 beside r1-w1-v1: 1\.000 of its time.*no win", x) for x in lines
+    )
+    assert sum(line == "    (another stay on a GPU)" for line in lines) == 5
+    again = lines[next(i for i, line in enumerate(lines) if line.startswith("best: ")) + 1]
+    assert "timed again at the end" in again and "0.5302 ms" in again
+
+
+def test_candidates_of_a_round_that_begin_alike_show_where_they_differ(beamsearch):
+    (folder,) = (ROOT / "artifacts" / "playbook").glob("77_*")
+    descriptions = [c.description for c in opened_run(folder).round_record(1).candidates]
+    assert len({text[:70] for text in descriptions}) < len(descriptions)
+    lines = beamsearch("show", str(folder)).stdout.splitlines()
+    shown = [re.sub(r"^.*?\(", "", line) for line in lines if re.match(r"    r1-w\d-v\d  ", line)]
+    assert len(set(shown)) == len(shown) == len(descriptions)
+    assert distinct(["short", "short", "other"]) == ["short", "short", "other"]
+
+
+@pytest.mark.parametrize(
+    ("configs", "told"),
+    [
+        ({}, ""),
+        (
+            {"f": "BLOCK: 128, num_warps: 4, num_ctas: 1, maxnreg: None"},
+            "  [BLOCK 128, num_warps 4]",
+        ),
+        ({"f": "B: 1", "g": "B: 2, num_stages: 3"}, "  [f: B 1; g: B 2, num_stages 3]"),
+    ],
+)
+def test_what_an_autotuner_chose_is_told(configs, told):
+    time = measured(1.0, "a").with_values(configs=configs, p20_ms=0.99, p80_ms=1.03)
+    assert configuration(time) == told and spread(time) == " ±2.0%"

@@ -175,6 +175,12 @@ def test_judgements_do_not_depend_on_where_or_when(
         elsewhere.close()
 
 
+def test_what_a_crash_prints_begins_with_the_kernels_own_lines(judge: Judge) -> None:
+    output = judge(BROKEN["raises"][0]).verdict.output
+    assert "kernel.py\", line" in output
+    assert "beamsearch/judge" not in output
+
+
 def test_endless_kernel_ends_at_its_deadline_with_all_it_started(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

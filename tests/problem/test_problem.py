@@ -55,6 +55,7 @@ def test_names_are_found_in_full_in_part_by_folder_and_by_file(tmp_path):
     shutil.copytree(folder, tmp_path / "mine")
     assert find_problem("43").name == name
     assert find_problem("77_conv").name.startswith("77_conv_transposed")
+    assert find_problem("4").name.startswith("04_Matrix"), "a number is a whole number"
     assert find_problem(str(tmp_path / "mine")).name == "mine"
     assert find_problem(str(tmp_path / "mine" / "problem.py")).name == "mine"
 

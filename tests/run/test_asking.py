@@ -1,5 +1,6 @@
 """A whole run against a model that makes mistakes: repairs, reviews, and what they leave."""
 
+import re
 import subprocess
 
 import pytest
@@ -11,23 +12,33 @@ from beamsearch.records.verdict import Outcome
 from tests import ROOT
 from tests.commands import beamsearch
 from tests.server import Script, serving
-from tests.thinker import clumsy, think
+from tests.thinker import clumsy, read_sections, think
 from tests.traces import differences
 
 pytestmark = pytest.mark.slow
+
+
+def careless(prompt: str) -> str:
+    """The replies of `clumsy`, but for the reflections of round 2, which are nothing."""
+    sections = read_sections(prompt)
+    if "What came of it" in sections and "r2-w0" in sections["What came of it"]:
+        return " "
+    return clumsy(prompt)
 
 
 def test_what_fails_is_repaired_with_its_own_error_and_a_stop_in_between_changes_nothing(tmp_path):
     """Each kernel has two names misspelt, so that the first repair meets the second error."""
     folder, again = tmp_path / "run", tmp_path / "again"
     options = ["--rounds", 2, "--workers", 1, "--variants", 1, "--seed", 5, "--review"]
-    script = Script(think=clumsy)
+    script = Script(think=careless)
     with serving(script=script) as base_url:
         endpoint = {"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": base_url}
         result = beamsearch(
             "run", ROOT / "tests" / "scaling", *options, "--output", folder, **endpoint
         )
         assert result.returncode == 0, result.stderr
+        assert "note: r2-w0: its reflection could not be read: " in result.stdout
+        assert re.search(r"^models: \d+ calls, .* tokens in ", result.stdout, re.MULTILINE)
 
         trace = Trace(folder)
         first = trace.round_record(1).candidates

@@ -76,13 +76,14 @@ class Runner(MappingWorker):
 
     def describe(self, error: BaseException) -> Answer:
         """Type and message: CudaError for what CUDA reports, OutOfMemoryError for memory."""
-        traceback.print_exception(error)
         message = str(error).strip()[:4000] or type(error).__name__
         kind = type(error).__name__
         if "out of memory" in message:
             kind = "OutOfMemoryError"
         elif "CUDA error" in message:
             kind = "CudaError"
+        else:
+            traceback.print_exception(error)  # a fault of ours, or of the driver's
         return {"type": kind, "message": message}
 
     def do_begin(self, l2_bytes: int) -> Answer:

@@ -184,13 +184,25 @@ def _poisoned_memory() -> Any:
         torch._C._set_deterministic_algorithms(before)
 
 
+def _print(error: BaseException, source: str | None) -> None:
+    """Print the traceback from the kernel's own first line on: what called it is ours."""
+    whole = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = whole
+    while part is not None:
+        own = [number for number, frame in enumerate(part.stack) if frame.filename == source]
+        if own:
+            part.stack = traceback.StackSummary.from_list(part.stack[own[0] :])
+        part = part.__cause__ or part.__context__
+    sys.stderr.write("".join(whole.format()))
+
+
 def describe_error(error: BaseException, source: str | None) -> Answer:
     """As a person needs it: type, message, and the line of the kernel that it came from."""
     cause = error
     while type(cause).__name__ == "InterpreterError" and cause.__cause__ is not None:
         cause = cause.__cause__
     if not isinstance(cause, TooMuchWork):  # that is no error of the kernel's
-        traceback.print_exception(error)
+        _print(error, source)
     frames = traceback.extract_tb(cause.__traceback__)
     all_frames = [*traceback.extract_tb(error.__traceback__), *frames]
     own = [frame.lineno for frame in all_frames if frame.filename == source]

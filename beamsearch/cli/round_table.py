@@ -1,0 +1,111 @@
+"""A run's rounds and candidates in lines, with what makes the fastest a win or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from beamsearch.cli.account import differences, swept
+from beamsearch.cli.display import describe_candidate
+from beamsearch.cli.numbers import of_floor, sign
+from beamsearch.records.job import Comparison
+from beamsearch.records.trace import read_record
+from beamsearch.run.results import comparable_times
+from beamsearch.search.pairs import MODELLED_NOISE, NOISE, paired
+
+if TYPE_CHECKING:
+    from beamsearch.records.candidate import Candidate
+    from beamsearch.records.round import RoundRecord
+    from beamsearch.records.run import RunRecord
+    from beamsearch.records.trace import Trace
+
+
+LEGEND = (
+    "±: half of the range from the 20th to the 80th percentile of the timed calls. Times of two "
+    "stays on a GPU meet only as ratios to the first kernel (1.57x)."
+)
+
+
+def table(trace: Trace, record: RunRecord) -> list[str]:
+    """A line a round, and its candidates below it."""
+    by_number = {item.round: item for item in record.rounds}
+    rounds = trace.completed_rounds()
+    by_name = {candidate.name: candidate for item in rounds for candidate in item.candidates}
+    measured = record.environment.gpu is not None
+    lines, visit = [LEGEND] if measured else [], None
+    for item in rounds:
+        line = by_number.get(item.round)
+        told = f"round {item.round}"
+        if line is not None and line.best is not None:
+            about, multiple = sign(line.best_time), of_floor(line.best_time, record)
+            told += f"  best {line.best} {line.best_time}"
+            told += f"  {about}{line.speedup:.2f}x" if line.speedup is not None else ""
+            told += f"  {about}{multiple:.2f}x the floor" if multiple is not None else ""
+            told += f"  {line.correct} of {line.candidates} correct"
+        told += "  win" if item.win else ""
+        lines.append(told)
+        visits = list(dict.fromkeys(c.measurement.visit for c in item.candidates if c.measurement))
+        if visit is not None and visits and visits != [visit]:
+            lines.append("    (another stay on a GPU)")
+        visit = visits[-1] if visits else visit
+        texts = distinct([candidate.description for candidate in item.candidates])
+        for candidate, text in zip(item.candidates, texts, strict=True):
+            lines.append(f"    {describe_candidate(candidate, text)}")
+        lines += [f"    {line}" for line in [*beside(trace, item, by_name), *swept(item)]]
+        lines += [f"    {line}" for line in differences(item)]
+    return lines
+
+
+def beside(trace: Trace, item: RoundRecord, by_name: Mapping[str, Candidate]) -> list[str]:
+    """Why the round's best is a win or none: the two timed in turn, where that was done; else
+    where its time reads as no slower than that of the best before it."""
+    path = trace.round(item.round) / "confirmation.json"
+    if not path.is_file():
+        if item.win or item.best in (None, item.running_best):
+            return []
+        pair = [by_name[name] for name in (item.best, item.running_best) if name]
+        own, before = comparable_times(trace, pair).values()
+        if own > before and pair[0].time_ms > pair[1].time_ms:
+            return []
+        modelled = pair[0].measurement is not None and pair[0].measurement.source == "modelled"
+        noise = MODELLED_NOISE if modelled else NOISE
+        return [
+            f"{item.best} beside {item.running_best}: {own / before:.3f} of its time, by their "
+            f"ratios to the first kernel; no win, which takes {noise:.0%}"
+        ]
+    turns = read_record(path, Comparison).turns
+    other = next((name for name in turns if name != item.best), None)
+    if item.best not in turns or other is None or len(turns[item.best]) != len(turns[other]):
+        return []
+    found = paired(turns[item.best], turns[other])
+    return [
+        f"{item.best} beside {other}, taking turns: {found.median:.3f} of its time "
+        f"({found.low:.3f} to {found.high:.3f}): {found.verdict}"
+    ]
+
+
+def distinct(texts: list[str], width: int = 70) -> list[str]:
+    """Descriptions cut to a width so that those that differ still do: where the plain cut would
+    hide it, the words at which each leaves each other one."""
+    words = [text.split() for text in texts]
+    return [_cut(own, [other for other in words if other != own], width) for own in words]
+
+
+def _cut(own: list[str], others: list[list[str]], width: int) -> str:
+    whole = " ".join(own)
+    places = sorted({_shared(own, other) for other in others})
+    if len(whole) <= width or not places or len(" ".join(own[: places[-1] + 1])) < width:
+        return whole
+    told = ""
+    for length in range(8, 0, -1):
+        kept = [at for at in range(len(own)) if any(0 <= at - place < length for place in places)]
+        told = " ".join(own[at] if at - 1 in kept else f"… {own[at]}" for at in kept)
+        if len(told) <= width:
+            break
+    return told
+
+
+def _shared(one: list[str], other: list[str]) -> int:
+    """How many words both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
