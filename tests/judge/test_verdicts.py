@@ -177,7 +177,7 @@ def test_judgements_do_not_depend_on_where_or_when(
 
 def test_what_a_crash_prints_begins_with_the_kernels_own_lines(judge: Judge) -> None:
     output = judge(BROKEN["raises"][0]).verdict.output
-    assert "kernel.py\", line" in output
+    assert 'kernel.py", line' in output
     assert "beamsearch/judge" not in output
 
 
