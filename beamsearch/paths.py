@@ -1,4 +1,4 @@
-"""Prompts, problems and artifacts, in a checkout and in an installed wheel alike; the cache; commands."""
+"""Prompts, problems and artifacts, in a checkout and in an installed wheel; the cache; commands."""
 
 import os
 import shlex
