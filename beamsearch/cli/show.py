@@ -69,7 +69,7 @@ def table(record: RunRecord, rounds: list[RoundRecord]) -> list[str]:
     """A line a round, and its candidates below it."""
     from beamsearch.cli.account import differences, swept
     from beamsearch.cli.display import describe_candidate
-    from beamsearch.cli.numbers import of_floor, sign
+    from beamsearch.report.numbers import of_floor, sign
 
     by_number = {item.round: item for item in record.rounds}
     lines = []

@@ -295,6 +295,7 @@ class Rounds:
             running_best=standing.running_best.name,
             absent=absent_files(self.shared.trace, number, best),
             tunings=tunings(self.shared.trace, number, plan),
+            seconds=self.progress.seconds,
             **self._differences(number, candidates),
         )
         round_results(self.shared.trace, record, by_name, times, self.shared.floor)

@@ -18,12 +18,12 @@ from beamsearch.records.baselines import Baselines, baseline_subjects
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, JudgeJob, Subject
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, recorded, write_text
 from beamsearch.run.candidates import source_fingerprint
 from beamsearch.run.first_kernels import FirstKernels, first_candidates, first_name
 from beamsearch.run.progress import Progress
-from beamsearch.run.results import comparable_times
 from beamsearch.run.round import hand_over
 from beamsearch.run.stop import StopToken
 from beamsearch.search import distinct
