@@ -114,6 +114,7 @@ class FirstRound:
             best=INPUT,
             beam=[c.name for c in beam[: self.progress.record.settings.beam]],
             running_best=INPUT,
+            seconds=self.progress.seconds,
         )
         recorded(folder / "round.json", RoundRecord, lambda: done)
         last = self.trace.completed_rounds()[-1]  # of a run that goes on, a later one
