@@ -33,16 +33,10 @@ def difference(before: str, after: str) -> list[str]:
     """HTML of each line of the difference of two sources; empty where they are equal."""
     from pygments.lexers import DiffLexer
 
-    pair = [visible(text).splitlines() for text in (before, after)]
-    lines = difflib.unified_diff(*pair, lineterm="", n=CONTEXT)
+    one, other = (visible(text).splitlines() for text in (before, after))
+    lines = difflib.unified_diff(one, other, lineterm="", n=CONTEXT)
     text = "\n".join(line for line in lines if not line.startswith(("---", "+++")))
     return _lines(text, DiffLexer(stripnl=False, ensurenl=False)) if text else []
-
-
-def changed_lines(before: str, after: str) -> tuple[int, int]:
-    """How many lines were added and removed."""
-    told = [line[:1] for line in difflib.ndiff(before.splitlines(), after.splitlines())]
-    return told.count("+"), told.count("-")
 
 
 def annotated(source: str, profile: Profile) -> tuple[str, list[tuple[str, float, str]]]:

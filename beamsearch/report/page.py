@@ -4,41 +4,69 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from beamsearch.records.baselines import called
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.trace import Trace, write_text
 from beamsearch.report import plots, words
-from beamsearch.report.code import annotated, changed_lines, difference, highlighted, visible
-from beamsearch.report.numbers import clock
+from beamsearch.report.code import annotated, difference, highlighted, visible
+from beamsearch.report.numbers import clock, progress
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.report.texts import Texts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+_NAME = re.compile(r"\br\d+-[sw]\d+(-v\d+)?(-[ft]\d+)*\b")
 PAGE, PICTURE = "report.html", "progress.svg"
 NO_PLOTS = "no plots: matplotlib is not installed here; `pip install matplotlib`, then `report RUN`"
 
 
-def write_report(trace: Trace, page: Path) -> None:
-    """Write a run's page. Raises UsageError where the run has no completed round, or a file cannot
-    be read or written."""
-    run, texts = RunData(trace), Texts(page, trace)
+def write_report(run: RunData, page: Path) -> None:
+    """Write a run's page. Raises UsageError where a file cannot be read or written."""
+    texts = Texts(page, run.trace)
     write_text(page, run_page(run, texts))
     texts.write()
 
 
 def leave_report(trace: Trace) -> None:
-    """`report.html` and `progress.svg` beside `run.json`. Raises what `write_report` raises."""
-    write_report(trace, trace.folder / PAGE)
+    """`report.html` and `progress.svg` beside `run.json`. Raises UsageError where the run has no
+    completed round, or a file cannot be read or written."""
+    run = RunData(trace)
+    write_report(run, trace.folder / PAGE)
     if plots.can_plot():
-        write_text(trace.folder / PICTURE, plots.small_curve(RunData(trace)))
+        write_text(trace.folder / PICTURE, plots.small_curve(run))
+
+
+def write_comparison(runs: Mapping[str, RunData], pages: Mapping[str, str], page: Path) -> None:
+    """Write one page of several runs: a table, and curves by problem. `pages`: name -> where the
+    run's own page is read. Raises UsageError where it cannot be written."""
+    problems: dict[str, list[tuple[str, RunData]]] = {}
+    for name, run in runs.items():
+        key = f"{run.record.problem} {run.record.scaled}".strip()
+        problems.setdefault(f"{key}, {'modelled' if run.modelled else 'measured'}", []).append(
+            (name, run)
+        )
+    drawn = plots.can_plot()
+    text = _rendered(
+        "runs.html.j2",
+        title=f"{len(runs)} runs",
+        rows=[(name, run, progress(run.record)) for name, run in runs.items()],
+        pages=pages,
+        curves={
+            problem: plots.several(number, some) if drawn else None
+            for number, (problem, some) in enumerate(problems.items())
+        },
+        texts={},
+    )
+    write_text(page, text)
 
 
 def run_page(run: RunData, texts: Texts) -> str:
@@ -52,8 +80,10 @@ def run_page(run: RunData, texts: Texts) -> str:
         title=f"{run.record.problem}: {winner.name}",
         plots=_plots(run),
         lineage=[words.step(run, c) for c in run.lineage(winner)],
-        bests=[(c, run.against(c, before.name)) for before, c in zip(run.bests, run.bests[1:],
-                                                                      strict=False)],
+        bests=[
+            (c, run.against(c, before.name))
+            for before, c in zip(run.bests, run.bests[1:], strict=False)
+        ],
         tree=_children(run),
         annotated=_annotated(run, winner),
         counters=words.counters(run.profile(INPUT), run.profile(winner.name)),
@@ -89,8 +119,9 @@ def _card(run: RunData, texts: Texts, candidate: Candidate) -> str:
     source = run.source(candidate)
     if source is not None and not texts.full:
         profiled = " beside its profile" if run.profile(candidate.name) else ""
-        shown.append((f"source{profiled}", texts.add(f"code {candidate.name}",
-                                                     _source_html(run, candidate))))
+        shown.append(
+            (f"source{profiled}", texts.add(f"code {candidate.name}", _source_html(run, candidate)))
+        )
         origin = run.origin(candidate)
         if changed := _difference(run, candidate, origin):
             html = f'<pre class="code diff" tabindex="0">{chr(10).join(changed)}</pre>'
@@ -168,14 +199,26 @@ def _environment() -> Environment:
         "words": words,
         "clock": clock,
         "called": called,
-        "changed_lines": changed_lines,
         "no_plots": NO_PLOTS,
         "style": Markup(plots.theme() + (folder / "page.css").read_text()),
         "script": Markup(script),
         "script_hash": digest,
+        "linked": _linked,
         "svg": lambda plot, run: Markup(_titled(plot.svg, run)),
     }
     return environment
+
+
+def _linked(run: RunData, text: str) -> Markup:
+    """The text, in which the names of candidates lead to their cards."""
+    return Markup(
+        _NAME.sub(
+            lambda found: (
+                f'<a href="#{found[0]}">{found[0]}</a>' if found[0] in run.candidates else found[0]
+            ),
+            str(escape(visible(text))),
+        )
+    )
 
 
 def _titled(svg: str, run: RunData) -> str:

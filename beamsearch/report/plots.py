@@ -53,7 +53,7 @@ DARK = {
     "--c2": "#5fd0bf",
     "--c3": "#f29bc4",
 }
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 10,
@@ -65,6 +65,10 @@ _STYLE = {
     "xtick.color": COLOURS["--faint"],
     "ytick.color": COLOURS["--faint"],
 }
+
+
+NEAR = 1.06
+"""What is within this ratio of the best is drawn once more, larger."""
 
 
 @dataclass(frozen=True)
@@ -113,23 +117,28 @@ def drawn(name: str, size: tuple[float, float], draw: Callable[[Figure], None]) 
 
 
 def curve(run: RunData) -> Plot:
-    """Every verified candidate and the running best, as speedups over the input kernel."""
+    """Every verified candidate and the running best, as speedups over the input kernel; below, the
+    same of those near the best."""
+    names = list(run.candidates)
+    places = [(names.index(c.name), c) for c in run.candidates.values() if c.name in run.times]
+    ends = [names.index(record.candidates[-1].name) for record in run.rounds]
+    top = 1 / min(run.times.values())
 
     def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        names = list(run.candidates)
-        places = [(names.index(c.name), c) for c in run.candidates.values() if c.name in run.times]
-        _candidates(axes, run, places)
-        ends = [names.index(record.candidates[-1].name) for record in run.rounds]
-        _best(axes, run, ends)
-        for record, end in zip(run.rounds[1:], ends, strict=False):
-            axes.axvline(end + 0.5, color=COLOURS["--faint"], linewidth=0.4, alpha=0.5)
-            del record
-        _lines(axes, run)
-        axes.set_xlabel("candidates, in the order of rounds and workers")
-        _speedups(axes, run)
+        every, near = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        for axes in (every, near):
+            _candidates(axes, run, places)
+            _best(axes, run, ends)
+            for end in ends[:-1]:
+                axes.axvline(end + 0.5, color=COLOURS["--faint"], linewidth=0.4, alpha=0.5)
+        _lines(every, run)
+        _speedups(every, run)
+        near.set_ylim(top / NEAR, top * 1.01)
+        near.set_ylabel("near the best")
+        near.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}x")
+        near.set_xlabel("candidates, in the order of rounds and workers")
 
-    return Plot(drawn("curve", (9, 4.2), draw), _told(run))
+    return Plot(drawn("curve", (9, 6), draw), _told(run))
 
 
 def effort(run: RunData) -> Plot | None:
@@ -174,8 +183,11 @@ def roofline(run: RunData) -> Plot | None:
     def rate(candidate: Candidate) -> float:
         return work / (run.times[candidate.name] * run.input_time.time_ms * 1e-3) / scale
 
-    moved = {c.name: p.traffic["dram"] for c in timed if (p := run.profile(c.name))
-             and p.traffic.get("dram")}
+    moved = {
+        c.name: p.traffic["dram"]
+        for c in timed
+        if (p := run.profile(c.name)) and p.traffic.get("dram")
+    }
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -189,13 +201,26 @@ def roofline(run: RunData) -> Plot | None:
         top = floor.flops_rate_tflop_s if floor.flops else float("inf")
         roof = [min(top, x * floor.bandwidth_gb_s * 1e9 / scale) for x in steps]
         axes.plot(steps, roof, color=COLOURS["--floor"], linewidth=1.5, label="what the GPU can")
-        axes.plot([least], [work / floor.time_ms / 1e-3 / scale], marker="D", linestyle="",
-                  color=COLOURS["--floor"], label="the floor")
+        axes.plot(
+            [least],
+            [work / floor.time_ms / 1e-3 / scale],
+            marker="D",
+            linestyle="",
+            color=COLOURS["--floor"],
+            label="the floor",
+        )
         _marked(axes, [(x, rate(c), c) for x, c in zip(reach, seen, strict=True)], run)
         rug = [rate(c) for c in timed if c.name not in moved]
-        axes.plot([0.006] * len(rug), rug, linestyle="", marker="_", markersize=9,
-                  color=COLOURS["--other"], transform=axes.get_yaxis_transform(),
-                  label="not profiled" if rug else None)
+        axes.plot(
+            [0.006] * len(rug),
+            rug,
+            linestyle="",
+            marker="_",
+            markersize=9,
+            color=COLOURS["--other"],
+            transform=axes.get_yaxis_transform(),
+            label="not profiled" if rug else None,
+        )
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel(f"{unit}s a byte that device memory moves")
@@ -229,19 +254,25 @@ def small_curve(run: RunData) -> str:
     return f"{svg[:start]}{title}{svg[start:]}"
 
 
-def several(runs: Sequence[tuple[str, RunData]]) -> Plot:
-    """The running best of each run against its candidates."""
+def several(number: int, runs: Sequence[tuple[str, RunData]]) -> Plot:
+    """The running best of each run against its candidates; `number` tells plots of a page apart."""
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         styles = ("-", "--", ":", "-.")
         colours = ("--best", "--c0", "--c1", "--c2", "--c3")
-        for number, (name, run) in enumerate(runs):
+        for place, (name, run) in enumerate(runs):
             names = list(run.candidates)
             ends = [names.index(record.candidates[-1].name) for record in run.rounds]
             speedups = [1 / run.times[record.running_best] for record in run.rounds]
-            axes.step(ends, speedups, where="post", color=COLOURS[colours[number % 5]],
-                      linestyle=styles[number // 5 % 4], label=name)
+            axes.step(
+                ends,
+                speedups,
+                where="post",
+                color=COLOURS[colours[place % 5]],
+                linestyle=styles[place // 5 % 4],
+                label=name,
+            )
         axes.set_xlabel("candidates")
         _speedups(axes, runs[0][1])
         axes.legend(frameon=False, fontsize=9)
@@ -250,7 +281,7 @@ def several(runs: Sequence[tuple[str, RunData]]) -> Plot:
         f"{name} ends at {run.about}{1 / run.times[run.winner.name]:.3g}x over its input kernel"
         for name, run in runs
     )
-    return Plot(drawn(f"several{abs(hash(ends)) % 10**6}", (9, 4), draw), f"{ends}.")
+    return Plot(drawn(f"several{number}", (9, 4), draw), f"{ends}.")
 
 
 def _candidates(axes: Axes, run: RunData, places: Sequence[tuple[float, Candidate]]) -> None:
@@ -263,9 +294,7 @@ def _candidates(axes: Axes, run: RunData, places: Sequence[tuple[float, Candidat
     _marked(axes, points, run)
 
 
-def _marked(
-    axes: Axes, points: Sequence[tuple[float, float, Candidate]], run: RunData
-) -> None:
+def _marked(axes: Axes, points: Sequence[tuple[float, float, Candidate]], run: RunData) -> None:
     """A mark a candidate, which leads to its card; the winner's is a star."""
     others = [point for point in points if point[2].name != run.winner.name]
     won = [point for point in points if point[2].name == run.winner.name]
@@ -274,28 +303,44 @@ def _marked(
         (won, "*", 130, "--best", "the winner"),
     ):
         if some:
-            marks = axes.scatter([p[0] for p in some], [p[1] for p in some], s=size,
-                                 marker=marker, color=COLOURS[colour], label=label, zorder=3)
+            marks = axes.scatter(
+                [p[0] for p in some],
+                [p[1] for p in some],
+                s=size,
+                marker=marker,
+                color=COLOURS[colour],
+                label=label,
+                zorder=3,
+            )
             marks.set_urls([f"#{p[2].name}" for p in some])
 
 
 def _best(axes: Axes, run: RunData, places: Sequence[Any]) -> None:
     speedups = [1 / run.times[record.running_best] for record in run.rounds]
-    axes.step(places, speedups, where="post", color=COLOURS["--best"], linewidth=1.8,
-              label="best so far")
+    axes.step(
+        places, speedups, where="post", color=COLOURS["--best"], linewidth=1.8, label="best so far"
+    )
 
 
 def _lines(axes: Axes, run: RunData) -> None:
     """The baselines and the floor, named at the right edge."""
-    lines = {called(name): (value, f"--c{i}") for i, (name, value) in
-             enumerate(run.baseline_speedups.items())}
+    lines = {
+        called(name): (value, f"--c{i}")
+        for i, (name, value) in enumerate(run.baseline_speedups.items())
+    }
     if run.floor_speedup is not None:
         lines["floor"] = (run.floor_speedup, "--floor")
     for name, (value, colour) in lines.items():
         axes.axhline(value, color=COLOURS[colour], linewidth=1, linestyle="--")
-        axes.annotate(f" {name} {run.about}{value:.2f}x", (1, value),
-                      xycoords=("axes fraction", "data"), color=COLOURS[colour], va="center",
-                      fontsize=9, annotation_clip=False)
+        axes.annotate(
+            f" {name} {run.about}{value:.2f}x",
+            (1, value),
+            xycoords=("axes fraction", "data"),
+            color=COLOURS[colour],
+            va="center",
+            fontsize=9,
+            annotation_clip=False,
+        )
 
 
 def _speedups(axes: Axes, run: RunData) -> None:
@@ -309,9 +354,7 @@ def _speedups(axes: Axes, run: RunData) -> None:
 
 
 def _told(run: RunData) -> str:
-    steps = ", ".join(
-        f"{c.name} {run.about}{1 / run.times[c.name]:.2f}x" for c in run.bests[1:]
-    )
+    steps = ", ".join(f"{c.name} {run.about}{1 / run.times[c.name]:.2f}x" for c in run.bests[1:])
     lines = [f"{called(n)} {run.about}{v:.2f}x" for n, v in run.baseline_speedups.items()]
     if run.floor_speedup is not None:
         lines.append(f"the floor {run.about}{run.floor_speedup:.2f}x")

@@ -184,7 +184,8 @@ class RunData:
         paths = [
             (title, path)
             for stem, title in named
-            for path in sorted(folder.glob(f"{stem}.txt")) + sorted(folder.glob(f"{stem}_[0-9].txt"))
+            for path in sorted(folder.glob(f"{stem}.txt"))
+            + sorted(folder.glob(f"{stem}_[0-9].txt"))
         ]
         return paths
 

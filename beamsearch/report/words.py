@@ -82,12 +82,17 @@ def cost(run: RunData) -> str:
 def verified(run: RunData) -> list[str]:
     """What was looked at before the winner was believed, a line a stage."""
     verdict = run.examination
-    stages: dict[str, list[str]] = defaultdict(list)
+    stages: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for check in verdict.checks:
-        mark = "" if check.passed else "FAILED (reported only): "
-        message = f" ({check.message})" if check.message else ""
-        stages[str(check.stage)].append(f"{mark}{check.name}{message}")
-    told = [f"{stage.replace('_', ' ')}: {'; '.join(names)}" for stage, names in stages.items()]
+        failed = "" if check.passed else "FAILED, which is only reported: "
+        stages[str(check.stage)][failed + check.message].append(check.name)
+    told = []
+    for stage, messages in stages.items():
+        parts = [
+            f"{', '.join(names)}{f' ({message})' if message else ''}"
+            for message, names in messages.items()
+        ]
+        told.append(f"{stage.replace('_', ' ')}: {'; '.join(parts)}")
     told += [f"not checked: {text}" for text in verdict.not_checked]
     return told
 
@@ -104,7 +109,9 @@ def belief(run: RunData) -> list[str]:
         if winner.measurement is not None and winner.measurement.visit != time.visit:
             then = run.times.get(winner.name)
             now = time.time_ms / confirmed.input.time_ms
-            ratio = f"; over the input kernel {1 / then:.3f}x then, {1 / now:.3f}x now" if then else ""
+            ratio = (
+                f"; over the input kernel {1 / then:.3f}x then, {1 / now:.3f}x now" if then else ""
+            )
             told.append(
                 f"In its round it took {spread(winner.measurement)}. That was another visit"
                 f"{_other_gpu(winner.measurement, time)}, so the two times are not compared{ratio}."
@@ -174,8 +181,9 @@ def in_vain(run: RunData) -> list[tuple[str, Counter[str], str]]:
             change.word if (change := run.against(c, c.parent)) else "failed" for c in some
         )
         timed = [c for c in some if c.name in run.times]
-        rows.append((direction, counts, min(timed, key=lambda c: run.times[c.name]).name
-                     if timed else ""))
+        rows.append(
+            (direction, counts, min(timed, key=lambda c: run.times[c.name]).name if timed else "")
+        )
     return rows
 
 
@@ -211,9 +219,7 @@ def counters(before: Profile | None, after: Profile | None) -> list[tuple[str, s
     return [row for row in rows if row[2] or row[3]]
 
 
-def _counter(
-    name: str, told: str, pair: Sequence[float | None]
-) -> tuple[str, str, str, str, str]:
+def _counter(name: str, told: str, pair: Sequence[float | None]) -> tuple[str, str, str, str, str]:
     texts = ["" if value is None else f"{value:.4g}" for value in pair]
     before, after = pair
     ratio = f"{after / before:.3g}" if before and after is not None else ""
