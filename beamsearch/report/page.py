@@ -116,8 +116,9 @@ def _card(run: RunData, texts: Texts, candidate: Candidate) -> str:
     """What opens where a candidate is chosen."""
     shown: list[tuple[str, str]] = []
     beside: list[tuple[str, str]] = []
-    source = run.source(candidate)
-    if source is not None and not texts.full:
+    brief = texts.full
+    source = None if brief else run.source(candidate)
+    if source is not None:
         profiled = " beside its profile" if run.profile(candidate.name) else ""
         shown.append(
             (f"source{profiled}", texts.add(f"code {candidate.name}", _source_html(run, candidate)))
@@ -126,11 +127,14 @@ def _card(run: RunData, texts: Texts, candidate: Candidate) -> str:
         if changed := _difference(run, candidate, origin):
             html = f'<pre class="code diff" tabindex="0">{chr(10).join(changed)}</pre>'
             shown.append((f"difference to {origin}", texts.add(f"diff {candidate.name}", html)))
-    elif source is not None and candidate.kernel_file:
-        beside.append(("source", texts.link(run.trace.folder / candidate.kernel_file)))
+    if brief:
+        files = {"profile": run.trace.profile(candidate.name)}
+        if candidate.kernel_file:
+            files["source"] = run.trace.folder / candidate.kernel_file
+        beside += [(title, texts.link(path)) for title, path in files.items() if path.is_file()]
     for title, path in run.worker_files(candidate):
         name = f"text {run.trace.relative(path)}"
-        if texts.full and name not in texts.packed:
+        if brief and name not in texts.packed:
             beside.append((title, texts.link(path)))
         else:
             shown.append((title, texts.add(name, visible(path.read_text()))))
@@ -140,8 +144,8 @@ def _card(run: RunData, texts: Texts, candidate: Candidate) -> str:
         c=candidate,
         shown=shown,
         beside=beside,
-        plan=run.plan(candidate),
-        counters=words.counters(None, run.profile(candidate.name)),
+        brief=brief,
+        counters=[] if brief else words.counters(None, run.profile(candidate.name)),
     )
 
 
@@ -225,6 +229,6 @@ def _titled(svg: str, run: RunData) -> str:
     """A plot whose marks say what they are, and are no stops of the keyboard: the tables are."""
     for name, candidate in run.candidates.items():
         told = Markup("<title>{}: {}</title>").format(name, words.spread(candidate.measurement))
-        link = f'<a xlink:href="#{name}">'
+        link = f'<a xlink:href="#{name}" target="_blank">'
         svg = svg.replace(link, f'<a xlink:href="#{name}" tabindex="-1">{told}')
     return svg

@@ -126,8 +126,9 @@ def curve(run: RunData) -> Plot:
 
     def draw(figure: Figure) -> None:
         every, near = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        for axes in (every, near):
-            _candidates(axes, run, places)
+        close = [(place, c) for place, c in places if 1 / run.times[c.name] >= top / NEAR]
+        for axes, some in ((every, places), (near, close)):
+            _candidates(axes, run, some)
             _best(axes, run, ends)
             for end in ends[:-1]:
                 axes.axvline(end + 0.5, color=COLOURS["--faint"], linewidth=0.4, alpha=0.5)
@@ -286,11 +287,19 @@ def several(number: int, runs: Sequence[tuple[str, RunData]]) -> Plot:
 
 def _candidates(axes: Axes, run: RunData, places: Sequence[tuple[float, Candidate]]) -> None:
     points = [(place, 1 / run.times[c.name], c) for place, c in places]
-    for place, speedup, c in points:
-        own = c.measurement
-        if own is not None and own.p20_ms and own.p80_ms:
-            ends = [speedup * own.time_ms / own.p80_ms, speedup * own.time_ms / own.p20_ms]
-            axes.plot([place, place], ends, color=COLOURS["--other"], linewidth=0.8)
+    bars = [
+        (place, speedup * c.measurement.time_ms / end)
+        for place, speedup, c in points
+        if c.measurement and c.measurement.p20_ms and c.measurement.p80_ms
+        for end in (c.measurement.p80_ms, c.measurement.p20_ms)
+    ]
+    axes.vlines(
+        [place for place, _ in bars[::2]],
+        [end for _, end in bars[::2]],
+        [end for _, end in bars[1::2]],
+        color=COLOURS["--other"],
+        linewidth=0.8,
+    )
     _marked(axes, points, run)
 
 

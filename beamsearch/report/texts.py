@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import gzip
 import os
+import shutil
 from pathlib import Path
 from urllib.parse import quote
 
-from beamsearch.records.trace import Trace, write_text
+from beamsearch.records.trace import Trace
 
 ROOM = 4_000_000
 """Characters of compressed texts that a page holds at most: under 5 MB with all the rest."""
@@ -24,6 +25,7 @@ class Texts:
         self.packed: dict[str, str] = {}
         """Name -> gzip in base64."""
         self._used = 0
+        self._within = page.resolve().parent == trace.folder.resolve()
 
     @property
     def full(self) -> bool:
@@ -41,13 +43,14 @@ class Texts:
     def link(self, path: Path) -> str:
         """The place beside the page where a file of the trace is read."""
         inside = self._trace.relative(path)
-        if self._page.resolve().parent != self._trace.folder.resolve():
+        if not self._within:
             folder = self._page.with_name(f"{self._page.stem}_texts")
             self._files[inside] = folder / f"{inside.replace('/', '_')}.txt"
             inside = os.path.relpath(self._files[inside], self._page.parent)
         return quote(inside)
 
     def write(self) -> None:
-        """Write what stands beside the page. Raises UsageError where it cannot."""
+        """Write what stands beside the page. Raises OSError where it cannot."""
         for inside, target in self._files.items():
-            write_text(target, (self._trace.folder / inside).read_text())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self._trace.folder / inside, target)

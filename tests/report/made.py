@@ -114,8 +114,10 @@ def _copy(
 
 
 def modelled(folder: Path) -> Trace:
-    """A run whose times are a model's."""
+    """A run whose times are a model's; what was said of the measured ones is gone."""
     trace = copied(PLAYBOOK, folder)
+    for path in trace.rounds_folder.rglob("reflexion.txt"):
+        path.unlink()
 
     def without_gpu(time: Measurement | None) -> Measurement | None:
         return time and Measurement(source="modelled", time_ms=time.time_ms, gpu="H200 SXM")

@@ -121,7 +121,8 @@ def test_tables_sort_by_clicks_and_keys(opened, recorded):
 
 def test_a_mark_in_a_plot_leads_to_its_card(opened, recorded):
     page = opened(recorded)
-    page.locator("#curve a[*|href='#r4-w3-v0']").first.dispatch_event("click")
+    mark = page.locator("#curve svg a", has=page.locator("title", has_text="r4-w3-v0")).first
+    mark.dispatch_event("click")
     page.wait_for_selector("#card[open] h2")
     assert page.inner_text("#card h2") == "r4-w3-v0"
 
