@@ -40,6 +40,19 @@ function follow() {
   else if (dialog?.open) dialog.close();
 }
 addEventListener("hashchange", follow);
+
+// By a link of the page, a card opens without the page moving to the candidate's place in the tree.
+function show(name) {
+  history.pushState(null, "", "#" + name);
+  follow();
+}
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  const place = link?.getAttribute("href") ?? link?.getAttribute("xlink:href") ?? "";
+  if (!("card " + place.slice(1) in packed)) return;
+  event.preventDefault();
+  show(place.slice(1));
+});
 dialog?.addEventListener("close", () => {
   if ("card " + decodeURIComponent(location.hash.slice(1)) in packed)
     history.replaceState(null, "", location.pathname + location.search);
@@ -66,7 +79,7 @@ function choose(item) {
   tree.querySelector("[aria-selected=true]")?.setAttribute("aria-selected", "false");
   item.setAttribute("aria-selected", "true");
   focus(item);
-  location.hash = item.dataset.card;
+  show(item.dataset.card);
 }
 
 function turn(item, open) {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from beamsearch.report.run_data import RunData
+    from kernel_profiling.profile import Floor
 
 COLOURS = {
     "--ink": "#010203",
@@ -177,65 +178,61 @@ def roofline(run: RunData) -> Plot | None:
     floor = run.record.floor
     if floor is None or not floor.least_bytes:
         return None
-    work, unit = (floor.flops, "FLOP") if floor.flops else (floor.least_bytes, "needed byte")
-    timed = [c for c in run.candidates.values() if c.name in run.times and c.measurement]
-    scale = 1e9 * (1000 if floor.flops else 1)
-
-    def rate(candidate: Candidate) -> float:
-        return work / (run.times[candidate.name] * run.input_time.time_ms * 1e-3) / scale
-
-    moved = {
-        c.name: p.traffic["dram"]
-        for c in timed
-        if (p := run.profile(c.name)) and p.traffic.get("dram")
+    work = floor.flops or floor.least_bytes
+    scale = 1e12 if floor.flops else 1e9
+    unit = "TFLOP/s" if floor.flops else "GB/s of needed bytes"
+    rates = {
+        name: work / (time * run.input_time.time_ms * 1e-3) / scale
+        for name, time in run.times.items()
     }
+    traffic = {name: p.traffic.get("dram") for name in rates if (p := run.profile(name))}
+    reach = {name: work / moved for name, moved in traffic.items() if moved}
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        seen = [c for c in timed if c.name in moved]
-        reach = [work / moved[c.name] for c in seen]
-        least = work / floor.least_bytes
-        low, high = min([*reach, least]) / 1.5, max([*reach, least]) * 1.5
-        if floor.flops:
-            high = max(high, floor.flops_rate_tflop_s * 1e12 / (floor.bandwidth_gb_s * 1e9) * 1.5)
-        steps = [low * (high / low) ** (i / 100) for i in range(101)]
-        top = floor.flops_rate_tflop_s if floor.flops else float("inf")
-        roof = [min(top, x * floor.bandwidth_gb_s * 1e9 / scale) for x in steps]
-        axes.plot(steps, roof, color=COLOURS["--floor"], linewidth=1.5, label="what the GPU can")
-        axes.plot(
-            [least],
-            [work / floor.time_ms / 1e-3 / scale],
-            marker="D",
-            linestyle="",
-            color=COLOURS["--floor"],
-            label="the floor",
-        )
-        _marked(axes, [(x, rate(c), c) for x, c in zip(reach, seen, strict=True)], run)
-        rug = [rate(c) for c in timed if c.name not in moved]
-        axes.plot(
-            [0.006] * len(rug),
-            rug,
-            linestyle="",
-            marker="_",
-            markersize=9,
-            color=COLOURS["--other"],
-            transform=axes.get_yaxis_transform(),
-            label="not profiled" if rug else None,
-        )
+        _roof(axes, floor, work, scale, list(reach.values()))
+        _marked(axes, [(x, rates[name], run.candidates[name]) for name, x in reach.items()], run)
+        rug = [rate for name, rate in rates.items() if name not in reach]
+        if rug:
+            axes.plot(
+                [0.006] * len(rug),
+                rug,
+                linestyle="",
+                marker="_",
+                markersize=9,
+                label="not profiled",
+                color=COLOURS["--other"],
+                transform=axes.get_yaxis_transform(),
+            )
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.set_xlabel(f"{unit}s a byte that device memory moves")
-        axes.set_ylabel(f"{run.about}{'TFLOP' if floor.flops else 'GB of needed bytes'} a second")
+        what = "FLOPs" if floor.flops else "needed bytes"
+        axes.set_xlabel(f"{what} a byte that device memory moves")
+        axes.set_ylabel(f"{run.about}{unit}")
         axes.legend(frameon=False, fontsize=9)
 
-    best = rate(run.winner) if run.winner.name in run.times else 0.0
     told = (
-        f"{len(moved)} of {len(timed)} verified kernels have a profile and stand under the roof; "
-        f"the others are ticks at the left edge. The winner does {run.about}{best:.4g} "
-        f"{'TFLOP/s' if floor.flops else 'GB/s of needed bytes'}, the floor "
-        f"{work / floor.time_ms / 1e-3 / scale:.4g}."
+        f"{len(reach)} of {len(rates)} verified kernels have a profile and stand under the roof; "
+        f"the others are ticks at the left edge. The winner does {run.about}"
+        f"{rates.get(run.winner.name, 0):.4g} {unit}; at the floor it would be "
+        f"{run.about}{work / floor.time_ms * 1e3 / scale:.4g}."
     )
     return Plot(drawn("roofline", (9, 4.2), draw), told)
+
+
+def _roof(axes: Axes, floor: Floor, work: float, scale: float, reach: Sequence[float]) -> None:
+    """What the GPU can do at most, and the floor on it. `reach`: where kernels stand."""
+    least = work / floor.least_bytes
+    bandwidth = floor.bandwidth_gb_s * 1e9 / scale
+    top = floor.flops_rate_tflop_s if floor.flops else float("inf")
+    low, high = min([*reach, least]) / 1.5, max([*reach, least]) * 1.5
+    if floor.flops:
+        high = max(high, top / bandwidth * 1.5)
+    steps = [low * (high / low) ** (i / 100) for i in range(101)]
+    colour = COLOURS["--floor"]
+    axes.plot(steps, [min(top, x * bandwidth) for x in steps], color=colour, label="the roof")
+    place = [least], [work / floor.time_ms * 1e3 / scale]
+    axes.plot(*place, marker="D", linestyle="", color=colour, label="the floor")
 
 
 def small_curve(run: RunData) -> str:
