@@ -15,6 +15,7 @@ from beamsearch.records.candidate import Candidate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
     from beamsearch.report.run_data import RunData
@@ -206,6 +207,8 @@ def roofline(run: RunData) -> Plot | None:
             )
         axes.set_xscale("log")
         axes.set_yscale("log")
+        _plain_ticks(axes.xaxis, "")
+        _plain_ticks(axes.yaxis, "")
         what = "FLOPs" if floor.flops else "needed bytes"
         axes.set_xlabel(f"{what} a byte that device memory moves")
         axes.set_ylabel(f"{run.about}{unit}")
@@ -225,9 +228,7 @@ def _roof(axes: Axes, floor: Floor, work: float, scale: float, reach: Sequence[f
     least = work / floor.least_bytes
     bandwidth = floor.bandwidth_gb_s * 1e9 / scale
     top = floor.flops_rate_tflop_s if floor.flops else float("inf")
-    low, high = min([*reach, least]) / 1.5, max([*reach, least]) * 1.5
-    if floor.flops:
-        high = max(high, top / bandwidth * 1.5)
+    low, high = min([*reach, least]) / 2, max([*reach, least]) * 2
     steps = [low * (high / low) ** (i / 100) for i in range(101)]
     colour = COLOURS["--floor"]
     axes.plot(steps, [min(top, x * bandwidth) for x in steps], color=colour, label="the roof")
@@ -350,13 +351,18 @@ def _lines(axes: Axes, run: RunData) -> None:
 
 
 def _speedups(axes: Axes, run: RunData) -> None:
+    axes.set_yscale("log")
+    _plain_ticks(axes.yaxis, "x")
+    axes.set_ylabel(f"{run.about}speedup over the input kernel")
+
+
+def _plain_ticks(axis: Axis, unit: str) -> None:
+    """Ticks of a logarithmic axis as plain numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylabel(f"{run.about}speedup over the input kernel")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}{unit}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _told(run: RunData) -> str:

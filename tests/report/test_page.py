@@ -137,7 +137,7 @@ def test_cards_hold_code_difference_verdict_profile_prompt_and_reply(run, page):
             text = f"text {run.trace.relative(path)}"
             assert text in card and page.unpacked(text) == visible(path.read_text())
         assert "reflection: reply" in card and "variants: prompt" in card
-        assert ("findings</summary>" in card) == (run.profile(name) is not None)
+        assert ("<summary>Profile and findings" in card) == (run.profile(name) is not None)
 
 
 def test_what_failed_is_there_with_its_reason(tmp_path):
