@@ -5,7 +5,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 CLOCKS = {"seconds", "latency_s", "retries", "lane"}
-UNRECORDED = {".lock", ".secret_seed"}
+UNRECORDED = {".lock", ".secret_seed", "report.html"}
+"""Not of the record; the page is rebuilt from it, and shows its clocks."""
 
 
 def contents(folder: Path, unlike: Collection[str] = ()) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamsearch.cli.numbers import clock
+from beamsearch.report.numbers import clock
 from beamsearch.run.results import tuning_gain
 
 if TYPE_CHECKING:

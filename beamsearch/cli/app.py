@@ -20,6 +20,7 @@ from beamsearch.cli.new import new
 from beamsearch.cli.problems import problems
 from beamsearch.cli.profile import profile
 from beamsearch.cli.replay import replay
+from beamsearch.cli.report import report
 from beamsearch.cli.resume import resume
 from beamsearch.cli.run import run
 from beamsearch.cli.show import show
@@ -80,6 +81,7 @@ for verb in (
     time,
     profile,
     show,
+    report,
     suite,
     audit,
     export,

@@ -44,7 +44,7 @@ class Row:
 
     def over(self, baseline: str) -> float | None:
         """Speedup of the optimized kernel over a baseline."""
-        from beamsearch.cli.numbers import ratio
+        from beamsearch.report.numbers import ratio
 
         return ratio(self.times.get(baseline), self.times.get("opt"))
 

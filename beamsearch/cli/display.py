@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from beamsearch.cli.account import account, differences, swept
-from beamsearch.cli.numbers import clock, configuration, of_products, progress, spread, tell
 from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.records.baselines import BASELINES, called
+from beamsearch.report.numbers import clock, configuration, of_products, progress, spread, tell
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from beamsearch.cli.numbers import of_products
+from beamsearch.report.numbers import of_products
 
 if TYPE_CHECKING:
     from beamsearch.records.measurement import Measurement

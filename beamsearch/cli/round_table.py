@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from beamsearch.cli.account import differences, swept
 from beamsearch.cli.display import describe_candidate
-from beamsearch.cli.numbers import of_floor, sign
 from beamsearch.records.job import Comparison
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.trace import read_record
-from beamsearch.run.results import comparable_times
+from beamsearch.report.numbers import of_floor, sign
 from beamsearch.search.pairs import MODELLED_NOISE, NOISE, paired
 
 if TYPE_CHECKING:

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from beamsearch.cli.options import JsonOption, RunArgument
+from beamsearch.errors import UsageError
 
 if TYPE_CHECKING:
     from beamsearch.llm.costs import Paid
     from beamsearch.records.run import RunRecord
 
 
-def show(run: RunArgument, json: JsonOption = False) -> None:
+def show(
+    run: RunArgument,
+    json: JsonOption = False,
+    page: Annotated[
+        bool, typer.Option("--open", help="Open its page in a browser, made where it is missing.")
+    ] = False,
+) -> None:
     """Summarise a run from its records.
 
     Rounds, candidates, speedups, multiple of the floor, what the model calls cost, notes.
     """
+    if page:
+        open_page(run)
+        return
     from beamsearch.cli.round_table import table
     from beamsearch.llm.costs import paid, run_prices
     from beamsearch.records.packed import opened_run
@@ -48,6 +58,20 @@ def show(run: RunArgument, json: JsonOption = False) -> None:
         *costs(cost),
     ]:
         typer.echo(line)
+
+
+def open_page(run: Path) -> None:
+    """Open the run's page. Raises UsageError where no browser can be started."""
+    import webbrowser
+
+    from beamsearch.cli.report import default_page, made
+
+    place = default_page(run)
+    if not place.is_file():
+        place = made(run)
+    typer.echo(place)
+    if not webbrowser.open(place.resolve().as_uri()):
+        raise UsageError(f"no browser could be started here; open {place} in one")
 
 
 def summary(record: RunRecord) -> list[str]:

@@ -82,7 +82,7 @@ class Lines:
 
     def begins(self, number: int, count: int, entry: Entry, settings: Settings) -> None:
         """Print its name, and what it may take."""
-        from beamsearch.cli.numbers import clock
+        from beamsearch.report.numbers import clock
 
         limits = []
         if settings.time_limit_s is not None:
@@ -94,8 +94,8 @@ class Lines:
 
     def ended(self, number: int, count: int, entry: Entry) -> None:
         """Print how it ended."""
-        from beamsearch.cli.numbers import clock, progress, tell
         from beamsearch.records.trace import Trace
+        from beamsearch.report.numbers import clock, progress, tell
 
         told = entry.reason or ""
         if entry.state == "finished":

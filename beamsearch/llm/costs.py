@@ -10,31 +10,13 @@ from beamsearch.llm.budget import Spent, spent_on
 from beamsearch.llm.model_mix import Standing
 from beamsearch.llm.prices import Prices, read_prices
 from beamsearch.llm.recorded import recorded_calls
-from beamsearch.records.call import METERED, Call, Metered
+from beamsearch.records.call import METERED, Call, LedgerLine
 from beamsearch.records.record import Record
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, write_text
 
 WRITING = "variants"
 """The purpose whose answer a win is credited to."""
-
-
-class Line(Metered):
-    """One call in `ledger.jsonl`; where its tokens are estimated, so is its cost."""
-
-    purpose: str
-    round: int
-    worker: int
-    subject: str
-    attempt: int
-    model: str
-    """As it was asked for."""
-    answered_by: str
-    """As the endpoint reports it."""
-    cost_usd: float | None
-    """None for a model without a price, or a reply without token counts."""
-    prices_of: str
-    """Date of the price list."""
 
 
 class Sum(Record):
@@ -106,10 +88,10 @@ def asked(trace: Trace) -> list[Call]:
     return [call for call in recorded_calls(trace) if call.model is not None]
 
 
-def ledger(calls: Iterable[Call], prices: Prices) -> list[Line]:
+def ledger(calls: Iterable[Call], prices: Prices) -> list[LedgerLine]:
     """The ledger's lines, one a call."""
     return [
-        Line(
+        LedgerLine(
             **call.model_dump(
                 include=METERED | {"purpose", "round", "worker", "subject", "attempt"}
             ),
@@ -223,7 +205,7 @@ def _winners(calls: Sequence[Call], rounds: Iterable[RoundRecord]) -> list[str]:
     return [wrote[place] for place in places if place in wrote]
 
 
-def _sum(lines: Sequence[Line], wins: int = 0) -> Sum:
+def _sum(lines: Sequence[LedgerLine], wins: int = 0) -> Sum:
     added = METERED - {"batch", "latency_s"} | {"cost_usd"}
     return Sum(
         calls=len(lines),

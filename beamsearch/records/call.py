@@ -44,3 +44,21 @@ class Call(Metered):
     """Hash of the prompt that a replayed reply was given to, where it is another one."""
     model: str | None = None
     """As it was asked for, which is what prices and weights go by; none where no model was."""
+
+
+class LedgerLine(Metered):
+    """One call in `ledger.jsonl`; where its tokens are estimated, so is its cost."""
+
+    purpose: str
+    round: int
+    worker: int
+    subject: str
+    attempt: int
+    model: str
+    """As it was asked for."""
+    answered_by: str
+    """As the endpoint reports it."""
+    cost_usd: float | None
+    """None for a model without a price, or a reply without token counts."""
+    prices_of: str
+    """Date of the price list."""

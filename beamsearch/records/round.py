@@ -31,6 +31,9 @@ class RoundRecord(Record):
     the same words, 1 for none in common (`search.difference`)."""
     kernels_apart: float | None = None
     """The same of the kernels written for them, by their lines; without repairs and tuned forms."""
+    seconds: float | None = None
+    """What the run had taken at the end of the round, in every process; none in runs recorded
+    before this was kept."""
 
 
 class Result(Record):

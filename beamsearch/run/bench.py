@@ -12,11 +12,11 @@ from beamsearch.proposer.replies import UnreadableReply, read_variants
 from beamsearch.records.call import Call
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.proposal import Proposal
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.trace import read_record
 from beamsearch.run.ask import Answers
 from beamsearch.run.candidates import Candidates, Made
 from beamsearch.run.context import RoundView, Shared
-from beamsearch.run.results import comparable_times
 from beamsearch.search import Assignment, is_win
 
 T = TypeVar("T")

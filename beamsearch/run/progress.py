@@ -6,10 +6,11 @@ import time
 
 from beamsearch.gpu.usage import Usage
 from beamsearch.llm.costs import save_ledger
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, write_record, write_text
 from beamsearch.records.usage import LaneUse
-from beamsearch.run.results import comparable_times, results_tsv, summarise, totals
+from beamsearch.run.results import results_tsv, summarise, totals
 
 
 class Progress:

@@ -57,14 +57,6 @@ def find_candidate(rounds: Sequence[RoundRecord], name: str | None) -> Candidate
     return next(c for record in rounds for c in record.candidates if c.name == name)
 
 
-def comparable_times(trace: Trace, candidates: Sequence[Candidate]) -> dict[str, float]:
-    """Each correct candidate's time over the input kernel's in the same visit: times of two visits
-    meet only as ratios."""
-    timed = {c.name: c.measurement for c in candidates if c.measurement and c.verdict.correct}
-    inputs = {visit: trace.input_time_ms(visit) for visit in {own.visit for own in timed.values()}}
-    return {name: own.time_ms / inputs[own.visit] for name, own in timed.items()}
-
-
 def multiple_of_floor(measurement: Measurement | None, floor: Floor | None) -> float | None:
     """How far a measured time is from the floor; None for a modelled time or no floor."""
     if measurement is None or measurement.source != "measured" or floor is None:

@@ -18,12 +18,12 @@ from beamsearch.records.baselines import Baselines, baseline_subjects
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, JudgeJob, Subject
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, recorded, write_text
 from beamsearch.run.candidates import source_fingerprint
 from beamsearch.run.first_kernels import FirstKernels, first_candidates, first_name
 from beamsearch.run.progress import Progress
-from beamsearch.run.results import comparable_times
 from beamsearch.run.round import hand_over
 from beamsearch.run.stop import StopToken
 from beamsearch.search import distinct
@@ -114,6 +114,7 @@ class FirstRound:
             best=INPUT,
             beam=[c.name for c in beam[: self.progress.record.settings.beam]],
             running_best=INPUT,
+            seconds=self.progress.seconds,
         )
         recorded(folder / "round.json", RoundRecord, lambda: done)
         last = self.trace.completed_rounds()[-1]  # of a run that goes on, a later one

@@ -32,6 +32,7 @@ from beamsearch.records.baselines import Baselines
 from beamsearch.records.packed import written_run
 from beamsearch.records.run import Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
+from beamsearch.report.page import leave_report
 from beamsearch.run.baseline_times import BaselineTimes
 from beamsearch.run.confirmation import confirm, slower_than_compiler
 from beamsearch.run.context import Shared
@@ -371,6 +372,7 @@ class _Run:
         )
         won = self.trace.kernel_source(best)
         write_text(self.trace.best_kernel_file, standalone(self.problem, won, best))
+        leave_report(self.trace)
         self.observer.run_ended(record, self.trace.folder)
         return record
 

@@ -12,11 +12,12 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import Subject, SweepJob
 from beamsearch.records.packed import opened_run
 from beamsearch.records.proposal import Proposal
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.trace import Trace, read_record, recorded
 from beamsearch.records.tuning import Form, Tuning
 from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import Made, names_of
-from beamsearch.run.results import comparable_times, multiple_of_floor
+from beamsearch.run.results import multiple_of_floor
 from beamsearch.search import NOISE, Plan, is_win
 
 FILE = "tuning.json"

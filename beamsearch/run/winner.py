@@ -5,9 +5,10 @@ from __future__ import annotations
 from beamsearch.executor.executor import Executor
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import JudgeJob, Subject
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.records.verdict import Stage, Verdict
-from beamsearch.run.results import comparable_times, find_candidate
+from beamsearch.run.results import find_candidate
 from beamsearch.run.stop import StopToken
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Collection
 from pathlib import Path
+from urllib.parse import quote
 
 from beamsearch.records.record import Record
 from beamsearch.records.suite import Suite
@@ -39,7 +41,8 @@ def make_report(folder: Path) -> Report:
 def write_report(folder: Path, report: Report) -> None:
     """Write `results.csv` and `report.html`."""
     write_text(folder / RESULTS, as_csv(report))
-    write_text(folder / PAGE, as_page(report, folder.resolve().name))
+    pages = {row.name for row in report.rows if (folder / row.name / PAGE).is_file()}
+    write_text(folder / PAGE, as_page(report, folder.resolve().name, pages))
 
 
 def as_csv(report: Report) -> str:
@@ -51,8 +54,9 @@ def as_csv(report: Report) -> str:
     return out.getvalue()
 
 
-def as_page(report: Report, title: str) -> str:
-    """A page of its own, for a browser without a network or JavaScript."""
+def as_page(report: Report, title: str, pages: Collection[str] = ()) -> str:
+    """A page of its own, for a browser without a network or JavaScript. `pages`: names of the runs
+    whose own page stands in their folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -64,6 +68,7 @@ def as_page(report: Report, title: str) -> str:
     )
     return environment.get_template("report.html.j2").render(
         title=title,
+        pages={name: f"{quote(name)}/{PAGE}" for name in pages},
         columns=COLUMNS,
         figure_columns=FIGURE_COLUMNS,
         rows=[(_classes(row), cells(row)) for row in report.rows],

@@ -13,13 +13,14 @@ from beamsearch.records.baselines import BASELINES, called
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.packed import ARCHIVE, opened_run
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.record import Record
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.suite import Entry, State
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Verdict
-from beamsearch.run.results import comparable_times, find_candidate
+from beamsearch.run.results import find_candidate
 from beamsearch.search import is_win
 from kernel_profiling.errors import one_line
 

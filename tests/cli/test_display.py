@@ -6,13 +6,13 @@ from pathlib import Path
 from rich.console import Console
 
 from beamsearch.cli.display import LiveDisplay, PlainDisplay
-from beamsearch.cli.numbers import progress
 from beamsearch.records.baselines import Baselines
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import Environment, RoundSummary, RunRecord, Totals
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
+from beamsearch.report.numbers import progress
 from beamsearch.settings import Settings
 from kernel_profiling.profile import Floor
 

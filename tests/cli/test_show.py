@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from beamsearch.cli.numbers import configuration, spread
 from beamsearch.cli.round_table import distinct
 from beamsearch.records.job import Comparison
 from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record, write_record
+from beamsearch.report.numbers import configuration, spread
 from beamsearch.search.pairs import paired
 from tests import ROOT
 from tests.cli.test_display import NO_GPU, Outcome, candidate, measured

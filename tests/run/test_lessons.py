@@ -12,12 +12,12 @@ from beamsearch.proposer.questions import Earlier, Memory
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.packed import opened_run
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record, write_record, write_text
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.run.memory.earlier_runs import KEPT, Learned, earlier, learn, read_run
 from beamsearch.run.memory.lessons import Lesson, lessons, standing, worded
-from beamsearch.run.results import comparable_times
 from beamsearch.settings import Settings
 from tests import ROOT
 from tests.proposer.situations import variants_question

@@ -12,11 +12,11 @@ from beamsearch.errors import UsageError
 from beamsearch.proposer.playbook.playbook import move
 from beamsearch.proposer.questions import Earlier
 from beamsearch.records.packed import opened_run
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Outcome
 from beamsearch.run.memory.lessons import lessons, speedup
-from beamsearch.run.results import comparable_times
 from beamsearch.settings import Settings
 
 KEPT = 12

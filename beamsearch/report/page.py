@@ -1,0 +1,234 @@
+"""One file for a browser: everything that a run's records say, readable without a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from beamsearch.records.baselines import called
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.trace import Trace, write_text
+from beamsearch.report import plots, words
+from beamsearch.report.code import annotated, difference, highlighted, visible
+from beamsearch.report.numbers import clock, progress
+from beamsearch.report.run_data import INPUT, RunData
+from beamsearch.report.texts import Texts
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_NAME = re.compile(r"\br\d+-[sw]\d+(-v\d+)?(-[ft]\d+)*\b")
+PAGE, PICTURE = "report.html", "progress.svg"
+NO_PLOTS = "no plots: matplotlib is not installed here; `pip install matplotlib`, then `report RUN`"
+
+
+def write_report(run: RunData, page: Path) -> None:
+    """Write a run's page. Raises UsageError where a file cannot be read or written."""
+    texts = Texts(page, run.trace)
+    write_text(page, run_page(run, texts))
+    texts.write()
+
+
+def leave_report(trace: Trace) -> None:
+    """`report.html` and `progress.svg` beside `run.json`. Raises UsageError where the run has no
+    completed round, or a file cannot be read or written."""
+    run = RunData(trace)
+    write_report(run, trace.folder / PAGE)
+    if plots.can_plot():
+        write_text(trace.folder / PICTURE, plots.small_curve(run))
+
+
+def write_comparison(runs: Mapping[str, RunData], pages: Mapping[str, str], page: Path) -> None:
+    """Write one page of several runs: a table, and curves by problem. `pages`: name -> where the
+    run's own page is read. Raises UsageError where it cannot be written."""
+    problems: dict[str, list[tuple[str, RunData]]] = {}
+    for name, run in runs.items():
+        key = f"{run.record.problem} {run.record.scaled}".strip()
+        problems.setdefault(f"{key}, {'modelled' if run.modelled else 'measured'}", []).append(
+            (name, run)
+        )
+    drawn = plots.can_plot()
+    text = _rendered(
+        "runs.html.j2",
+        title=f"{len(runs)} runs",
+        rows=[(name, run, progress(run.record)) for name, run in runs.items()],
+        pages=pages,
+        curves={
+            problem: plots.several(number, some) if drawn else None
+            for number, (problem, some) in enumerate(problems.items())
+        },
+        texts={},
+    )
+    write_text(page, text)
+
+
+def run_page(run: RunData, texts: Texts) -> str:
+    """The page's HTML; what it has no room for is linked, and stands in `texts`."""
+    for name in run.important:
+        texts.add(f"card {name}", _card(run, texts, run.candidates[name]))
+    winner = run.winner
+    return _rendered(
+        "run.html.j2",
+        run=run,
+        title=f"{run.record.problem}: {winner.name}",
+        plots=_plots(run),
+        lineage=[words.step(run, c) for c in run.lineage(winner)],
+        bests=[
+            (c, run.against(c, before.name))
+            for before, c in zip(run.bests, run.bests[1:], strict=False)
+        ],
+        tree=_children(run),
+        annotated=_annotated(run, winner),
+        counters=words.counters(run.profile(INPUT), run.profile(winner.name)),
+        difference=Markup("\n").join(map(Markup, _difference(run, winner, INPUT))),
+        texts=texts.packed,
+    )
+
+
+def _plots(run: RunData) -> dict[str, plots.Plot | None]:
+    if not plots.can_plot():
+        return {}
+    return {
+        "curve": plots.curve(run),
+        "effort": plots.effort(run),
+        "roofline": plots.roofline(run),
+    }
+
+
+def _children(run: RunData) -> dict[str | None, list[tuple[Candidate, str]]]:
+    """Name -> the candidates made from it, each with what sets it apart from the others."""
+    found: dict[str | None, list[Candidate]] = {}
+    for candidate in run.candidates.values():
+        origin = run.origin(candidate)
+        found.setdefault(origin if origin in run.candidates else None, []).append(candidate)
+    told = {origin: words.different_words(some) for origin, some in found.items()}
+    return {origin: [(c, told[origin][c.name]) for c in some] for origin, some in found.items()}
+
+
+def _card(run: RunData, texts: Texts, candidate: Candidate) -> str:
+    """What opens where a candidate is chosen."""
+    shown: list[tuple[str, str]] = []
+    beside: list[tuple[str, str]] = []
+    brief = texts.full
+    source = None if brief else run.source(candidate)
+    if source is not None:
+        profiled = " beside its profile" if run.profile(candidate.name) else ""
+        shown.append(
+            (f"source{profiled}", texts.add(f"code {candidate.name}", _source_html(run, candidate)))
+        )
+        origin = run.origin(candidate)
+        if changed := _difference(run, candidate, origin):
+            html = f'<pre class="code diff" tabindex="0">{chr(10).join(changed)}</pre>'
+            shown.append((f"difference to {origin}", texts.add(f"diff {candidate.name}", html)))
+    if brief:
+        files = {"profile": run.trace.profile(candidate.name)}
+        if candidate.kernel_file:
+            files["source"] = run.trace.folder / candidate.kernel_file
+        beside += [(title, texts.link(path)) for title, path in files.items() if path.is_file()]
+    for title, path in run.worker_files(candidate):
+        name = f"text {run.trace.relative(path)}"
+        if brief and name not in texts.packed:
+            beside.append((title, texts.link(path)))
+        else:
+            shown.append((title, texts.add(name, visible(path.read_text()))))
+    return _rendered(
+        "card.html.j2",
+        run=run,
+        c=candidate,
+        shown=shown,
+        beside=beside,
+        brief=brief,
+        counters=[] if brief else words.counters(None, run.profile(candidate.name)),
+    )
+
+
+def _annotated(run: RunData, candidate: Candidate) -> str:
+    """A source beside its profile; with line numbers alone where it has none."""
+    return Markup(_source_html(run, candidate))
+
+
+def _source_html(run: RunData, candidate: Candidate) -> str:
+    source, profile = run.source(candidate) or "", run.profile(candidate.name)
+    if profile is None:
+        head, rows = "", [("", 0.0, html) for html in highlighted(source)]
+    else:
+        head, rows = annotated(source, profile)
+    lines = [
+        f'<span class="l" style="--heat:{min(share, 1):.3f}">'
+        f'<span class="m">{number:4} {margin}</span>{html}\n</span>'
+        for number, (margin, share, html) in enumerate(rows, 1)
+    ]
+    top = f'<span class="l head"><span class="m">line {head}</span>\n</span>' if head else ""
+    return f'<pre class="code" tabindex="0">{top}{"".join(lines)}</pre>'
+
+
+def _difference(run: RunData, candidate: Candidate, other: str | None) -> list[str]:
+    before = run.candidates.get(other or "")
+    sources = [run.source(c) if c else None for c in (before, candidate)]
+    if sources[0] is None or sources[1] is None:
+        return []
+    return difference(sources[0], sources[1])
+
+
+def _rendered(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    """Every string that a template prints is escaped, and what nobody would see is made visible."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    folder = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: (
+            visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        ),
+    )
+    script = (folder / "page.js").read_text()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.globals |= {
+        "words": words,
+        "clock": clock,
+        "called": called,
+        "no_plots": NO_PLOTS,
+        "style": Markup(plots.theme() + (folder / "page.css").read_text()),
+        "script": Markup(script),
+        "script_hash": digest,
+        "linked": _linked,
+        "svg": lambda plot, run: Markup(_titled(plot.svg, run)),
+    }
+    return environment
+
+
+def _linked(run: RunData, text: str) -> Markup:
+    """The text, in which the names of candidates lead to their cards."""
+    return Markup(
+        _NAME.sub(
+            lambda found: (
+                f'<a href="#{found[0]}">{found[0]}</a>' if found[0] in run.candidates else found[0]
+            ),
+            str(escape(visible(text))),
+        )
+    )
+
+
+def _titled(svg: str, run: RunData) -> str:
+    """A plot whose marks say what they are, and are no stops of the keyboard: the tables are."""
+    for name, candidate in run.candidates.items():
+        told = Markup("<title>{}: {}</title>").format(name, words.spread(candidate.measurement))
+        link = f'<a xlink:href="#{name}" target="_blank">'
+        svg = svg.replace(link, f'<a xlink:href="#{name}" tabindex="-1">{told}')
+    return svg

@@ -1,0 +1,256 @@
+"""A run's page, held against the records that it is made from."""
+
+import base64
+import gzip
+import json
+import re
+import sys
+import time
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from beamsearch.records.packed import opened_run
+from beamsearch.report.code import visible
+from beamsearch.report.page import leave_report, write_comparison, write_report
+from beamsearch.report.run_data import RunData
+from beamsearch.report.words import failures, spread, tied
+from tests.report.made import (
+    HOSTILE,
+    PLAYBOOK,
+    WITH_FAILURE,
+    WITH_MODEL,
+    copied,
+    hostile,
+    modelled,
+    multiplied,
+)
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, the text outside scripts, and the cells of every table."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.html = html
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.rows: list[list[str]] = []
+        self._inside: list[str] = []
+        self.feed(html)
+        data = re.search(r'<script type="application/json" id="texts">(.*?)</script>', html, re.S)
+        assert data
+        self.packed: dict[str, str] = json.loads(data[1])
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._inside.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        while self._inside and self._inside.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self._inside):
+            self.words.append(data)
+        if {"td", "th"} & set(self._inside):
+            self.rows[-1][-1] += data
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+    def unpacked(self, name: str) -> str:
+        return gzip.decompress(base64.b64decode(self.packed[name])).decode()
+
+
+def made(run: RunData, path: Path) -> Page:
+    write_report(run, path)
+    return Page(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def run() -> RunData:
+    return RunData(opened_run(WITH_MODEL))
+
+
+@pytest.fixture(scope="module")
+def page(run, tmp_path_factory) -> Page:
+    return made(run, tmp_path_factory.mktemp("page") / "run.html")
+
+
+def test_the_top_says_what_a_stranger_needs(run, page):
+    confirmed, totals = run.record.confirmation, run.record.totals
+    time = confirmed.winner.time_ms
+    for baseline in (confirmed.baselines.eager, confirmed.baselines.max_autotune, confirmed.input):
+        assert f"{baseline.time_ms / time:.2f}x" in page.text
+    assert f"{time / run.record.floor.time_ms:.2f}x" in page.text
+    assert spread(confirmed.winner) in page.text and "NVIDIA H200" in page.text
+    checks = run.examination.checks
+    assert f"{sum(c.passed for c in checks)} of {len(checks)} checks passed" in page.text
+    assert f"{totals.tokens_in:,} tokens in" in page.text and "no known price" in page.text
+
+
+def test_every_candidate_stands_in_the_table_as_in_the_records(run, page):
+    heads = next(row for row in page.rows if row[0] == "candidate")
+    rows = {
+        cells["candidate"]: cells
+        for row in page.rows
+        if len(row) == len(heads) and (cells := dict(zip(heads, row, strict=True)))
+    }
+    for name, candidate in run.candidates.items():
+        row = rows[name]
+        assert row["time [20th, 80th percentile]"] == spread(candidate.measurement)
+        its_input = run.trace.input_time_ms(candidate.measurement.visit)
+        assert row["over input"] == f"{its_input / candidate.measurement.time_ms:.3f}x"
+        assert row["description"] == visible(candidate.description)
+        assert row["visit"] == candidate.measurement.visit
+
+
+def test_a_change_of_visit_and_a_tie_are_told(run, page):
+    winner = run.winner
+    assert winner.measurement.visit != run.record.confirmation.winner.visit
+    assert f"In its round it took {spread(winner.measurement)}" in page.text
+    assert "the two times are not compared" in page.text
+    ties = tied(run)
+    assert ties and f"as fast as the winner: {', '.join(ties)}." in page.text
+    for name in ties:
+        assert abs(run.times[name] / run.times[winner.name] - 1) < 0.0102
+
+
+def test_cards_hold_code_difference_verdict_profile_prompt_and_reply(run, page):
+    for name, candidate in run.candidates.items():
+        card = page.unpacked(f"card {name}")
+        assert spread(candidate.measurement) in card
+        code = re.sub(r'<span class="m">.*?</span>|<[^>]+>', "", page.unpacked(f"code {name}"))
+        assert run.source(candidate).rstrip() in unescape(code)
+        if candidate.worker is None:
+            continue
+        assert f'data-text="diff {name}"' in card
+        for _, path in run.worker_files(candidate):
+            text = f"text {run.trace.relative(path)}"
+            assert text in card and page.unpacked(text) == visible(path.read_text())
+        assert "reflection: reply" in card and "variants: prompt" in card
+        assert ("<summary>Profile and findings" in card) == (run.profile(name) is not None)
+
+
+def test_what_failed_is_there_with_its_reason(tmp_path):
+    run = RunData(opened_run(WITH_FAILURE))
+    page = made(run, tmp_path / "run.html")
+    found = failures(run)
+    assert sum(len(some) for _, some in found) == 1
+    for what, some in found:
+        assert f"{what} ({len(some)})" in page.text
+        assert all(" ".join(c.verdict.reason.split()) in page.text for c in some)
+
+
+def test_nothing_is_loaded_and_it_is_small(page):
+    loading = {"src", "srcset", "data", "poster", "action", "background"}
+    for tag, attributes in page.tags:
+        assert not loading & attributes.keys(), (tag, attributes)
+        assert tag not in ("link", "iframe", "object", "embed", "img")
+        for name in ("href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+    assert not re.search(r"@import|url\((?!#)", page.html)
+    assert len(page.html.encode()) < 5e6
+
+
+def test_plots_follow_the_theme_and_have_words(page):
+    svgs = re.findall(r"<svg.*?</svg>", page.html, re.S)
+    assert len(svgs) == 3
+    assert all("var(--best)" in svg and "#0102" not in svg for svg in svgs)
+    assert page.html.count("<figcaption>") == 3
+    ids = re.findall(r'\bid="([^"]+)"', page.html)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_hostile_run_shows_as_it_is_and_nothing_of_it_is_a_tag(tmp_path):
+    run = RunData(hostile(tmp_path / "run"))
+    page = made(run, tmp_path / "page.html")
+    assert page.html.count("<script") == 2
+    parts = [page, *(_fragment(page, name) for name in page.packed if name[:4] != "text")]
+    for part in parts:
+        assert not {"img", "object"} & {tag for tag, _ in part.tags}
+        for _, attributes in part.tags:
+            assert not [name for name in attributes if name.startswith("on")]
+    assert " ".join(visible(HOSTILE).split()) in page.text
+    signs = page.html + "".join(map(page.unpacked, page.packed))
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\ufeff]", signs
+    )
+    assert "␛[31m" in page.text and "⟨U+202E⟩" in page.text
+
+
+def _fragment(page: Page, name: str) -> Page:
+    empty = '<script type="application/json" id="texts">{}</script>'
+    return Page(page.unpacked(name) + empty)
+
+
+def test_modelled_times_carry_their_sign_everywhere(tmp_path):
+    run = RunData(modelled(tmp_path / "run"))
+    page = made(run, tmp_path / "page.html")
+    assert "modelled for" in page.text and "Nothing was measured" in page.text
+    top = page.text.split("What was tried in vain")[0]
+    bare = re.search(r"(?<![~\d.])\d+\.\d+(x \(| ms)", top)
+    assert bare is None, top[bare.start() - 80 : bare.end() + 40]
+
+
+@pytest.mark.slow
+def test_large_runs_are_quick_and_their_texts_stand_beside_the_page(tmp_path):
+    trace = multiplied(tmp_path / "run", rounds=64, workers=8)
+    began = time.process_time()
+    leave_report(trace)
+    assert time.process_time() - began < 10
+    path = trace.folder / "report.html"
+    assert path.stat().st_size < 12e6
+    page = Page(path.read_text())
+    assert len([name for name in page.packed if name.startswith("card ")]) == 64 * 16 + 1
+    beside = re.findall(r'<a href="([^"#]+)">', page.unpacked("card r60-w7-v1"))
+    assert beside and all((path.parent / place).is_file() for place in beside)
+    # The winner's own texts are in the page
+    assert "code r64-w0-v0" in page.packed
+
+
+def test_eight_rounds_of_four_workers_fit_into_one_file(tmp_path):
+    run = RunData(multiplied(tmp_path / "run", rounds=8, workers=4))
+    page = made(run, tmp_path / "page.html")
+    assert len(page.html.encode()) < 5e6
+    assert not list(tmp_path.glob("page_texts*"))
+    assert all(f"code {name}" in page.packed for name in run.candidates)
+
+
+def test_without_matplotlib_the_page_says_so(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    trace = copied(PLAYBOOK, tmp_path / "run")
+    leave_report(trace)
+    page = Page((trace.folder / "report.html").read_text())
+    assert "no plots: matplotlib is not installed" in page.text
+    assert not (trace.folder / "progress.svg").exists()
+
+
+def test_the_page_is_rebuilt_the_same(tmp_path):
+    trace = copied(PLAYBOOK, tmp_path / "run")
+    leave_report(trace)
+    first = {path: path.read_bytes() for path in trace.folder.glob("*.[hs][tv][mg]*")}
+    assert {path.name for path in first} == {"report.html", "progress.svg"}
+    leave_report(trace)
+    assert all(path.read_bytes() == content for path, content in first.items())
+
+
+def test_several_runs_in_one_page(tmp_path):
+    runs = {path.name: RunData(opened_run(path)) for path in (WITH_MODEL, WITH_FAILURE, PLAYBOOK)}
+    write_comparison(runs, {"36_RMSNorm": "a.html"}, tmp_path / "runs.html")
+    page = Page((tmp_path / "runs.html").read_text())
+    rows = {row[0]: row for row in page.rows}
+    for name, run in runs.items():
+        time = run.record.confirmation.winner
+        assert spread(time) in rows[name]
+        eager = run.record.confirmation.baselines.eager
+        assert f"{eager.time_ms / time.time_ms:.3f}x" in rows[name]
+    assert page.html.count("<svg") == 3
