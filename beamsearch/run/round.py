@@ -11,6 +11,7 @@ from beamsearch.llm.batch_files import Mailbox
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, Comparison, Subject
 from beamsearch.records.packed import opened_run
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
@@ -26,7 +27,6 @@ from beamsearch.run.prefetch import begin_profiles
 from beamsearch.run.progress import Progress
 from beamsearch.run.results import (
     absent_files,
-    comparable_times,
     find_candidate,
     multiple_of_floor,
     promote,

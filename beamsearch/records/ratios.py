@@ -1,0 +1,16 @@
+"""Times that may be compared: those of one visit, or ratios to the anchor of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from beamsearch.records.candidate import Candidate
+from beamsearch.records.trace import Trace
+
+
+def comparable_times(trace: Trace, candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Each correct candidate's time over the input kernel's in the same visit: times of two visits
+    meet only as ratios."""
+    timed = {c.name: c.measurement for c in candidates if c.measurement and c.verdict.correct}
+    inputs = {visit: trace.input_time_ms(visit) for visit in {own.visit for own in timed.values()}}
+    return {name: own.time_ms / inputs[own.visit] for name, own in timed.items()}

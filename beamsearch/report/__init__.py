@@ -1,0 +1,1 @@
+"""The pages a run is read on: one file for a browser each, from the records alone."""
