@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import linecache
 import sys
 import textwrap
 from importlib import import_module
@@ -75,7 +76,7 @@ class _Copy:
 
     def _copy(self, value: Any) -> None:
         try:
-            source = textwrap.dedent(inspect.getsource(value))
+            source = _source_of(value)
         except (OSError, TypeError) as error:
             raise UsageError(
                 f"the source of {value.__qualname__} is not known ({error}); put it into a file, "
@@ -87,6 +88,23 @@ class _Copy:
             if name in around and around[name] is not value and not hasattr(builtins, name):
                 self.define(name, around[name])
         self.parts.append(source.rstrip())
+
+
+def _source_of(value: Any) -> str:
+    """Raises OSError where there is none. Before Python 3.13 only a function knows the cell of a
+    notebook that it stands in, so a class is found beside its methods."""
+    if not isinstance(value, type):
+        return textwrap.dedent(inspect.getsource(value))
+    method = next((own for own in vars(value).values() if inspect.isfunction(own)), None)
+    if method is None:
+        return inspect.getsource(value)
+    lines = linecache.getlines(method.__code__.co_filename)
+    for node in ast.walk(ast.parse("".join(lines))):
+        if isinstance(node, ast.ClassDef) and node.name == value.__name__:
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            if first <= method.__code__.co_firstlineno <= (node.end_lineno or first):
+                return textwrap.dedent("".join(lines[first - 1 : node.end_lineno]))
+    return inspect.getsource(value)
 
 
 def _literal(name: str, value: object) -> str:

@@ -1,5 +1,6 @@
 """A run as objects, and a search that is watched."""
 
+import shutil
 import sys
 import threading
 
@@ -13,6 +14,7 @@ from tests import ROOT
 
 LEAKY = ROOT / "examples" / "leaky_relu"
 RECORDED = ROOT / "artifacts" / "claude" / "43_Max_Pooling_3D"
+REFUSED = ROOT / "artifacts" / "claude" / "82_conv_depthwise_2D_square_input_square_kernel"
 
 
 def test_a_recorded_run_is_read_back_as_its_own_records():
@@ -32,8 +34,13 @@ def test_a_recorded_run_is_read_back_as_its_own_records():
     assert run.profile("r0-s0").source == "ncu"
     with pytest.raises(UsageError, match="no candidate r99"):
         run.candidate("r99")
-    refused = [c for c in run.candidates if not c.verdict.correct]
-    assert refused and not {c.name for c in refused} & set(run.speedups)
+
+
+def test_what_was_refused_has_no_speedup():
+    run = Run(REFUSED)
+    (late,) = [c for c in run.candidates if not c.verdict.correct]
+    assert late.verdict.outcome == "timeout" and late.name not in run.speedups
+    assert set(run.speedups) == {c.name for c in run.candidates} - {late.name}
 
 
 def test_a_run_is_a_table_with_a_row_a_candidate():
@@ -44,7 +51,8 @@ def test_a_run_is_a_table_with_a_row_a_candidate():
     best = table.set_index("name").loc[run.best.name]
     assert best["time_ms"] == run.best.measurement.time_ms and best["outcome"] == "correct"
     assert best["speedup"] == run.speedups[run.best.name]
-    assert table[table["outcome"] != "correct"]["speedup"].isna().all()
+    refused = Run(REFUSED).to_pandas().set_index("outcome").loc["timeout"]
+    assert refused[["speedup", "time_ms"]].isna().all() and refused["reason"]
     assert table["time_ms"].dtype.kind == "f"
 
 
@@ -56,8 +64,6 @@ def test_without_pandas_it_says_what_to_install(monkeypatch):
 
 def test_a_notebook_shows_a_run_with_everything_escaped(tmp_path):
     folder = Run(RECORDED)._trace.folder
-    import shutil
-
     shutil.copytree(folder, tmp_path / "run")
     file = tmp_path / "run" / "run.json"
     file.write_text(file.read_text().replace(RECORDED.name, "<script>&"))
