@@ -46,12 +46,17 @@ Precision = Literal["reference", "strict"]
 """How imprecise products of float32 may be; see `problem/precision.py`."""
 
 
+THINKERS = ("auto", "openai", "playbook", "batch")
+"""Who comes along; `replay:RUN` and the proposers of installed packages are others."""
+
+
 class Thinker(BaseModel):
-    """Who thinks, as `--llm` and a run's record put it: `playbook`, `replay:RUN`."""
+    """Who thinks, as `--llm` and a run's record put it: `playbook`, `replay:RUN`, or the name of a
+    proposer that another package brings."""
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["auto", "openai", "playbook", "batch", "replay"]
+    kind: str
     run: Path | None = None
     """Folder of the run whose recorded replies answer; of a replay only."""
 
@@ -63,8 +68,8 @@ class Thinker(BaseModel):
         kind, _, folder = value.partition(":")
         if kind == "replay" and folder:
             return {"kind": kind, "run": str(Path(folder).resolve())}  # found from anywhere
-        if value not in ("auto", "openai", "playbook", "batch"):
-            raise ValueError("give auto, openai, playbook, batch or replay:RUN")
+        if not re.fullmatch(r"[A-Za-z]\w*", value) or value == "replay":
+            raise ValueError(f"give {', '.join(THINKERS)}, replay:RUN or a proposer's name")
         return {"kind": kind}
 
     @model_serializer
@@ -74,7 +79,12 @@ class Thinker(BaseModel):
     @property
     def asks_a_model(self) -> bool:
         """Whether a model may be asked and paid."""
-        return self.kind not in ("playbook", "replay")
+        return self.kind in ("auto", "openai", "batch")
+
+    @property
+    def is_brought(self) -> bool:
+        """Whether another package brings it."""
+        return self.kind not in (*THINKERS, "replay")
 
 
 class Settings(BaseModel):
@@ -117,7 +127,8 @@ class Settings(BaseModel):
     """GPU compiled for where none is present: h200, h100, a100, …"""
     llm: Thinker = Thinker(kind="auto")
     """Who thinks: auto (the endpoint where one is configured, else the playbook), openai, playbook,
-    batch (a model through batch files) or replay:RUN (the replies recorded in that folder)."""
+    batch (a model through batch files), replay:RUN (the replies recorded in that folder), or a
+    proposer that an installed package brings, by its name."""
     model: tuple[str, ...] = ()
     """Model of the endpoint; several share, each as NAME@WEIGHT."""
     model_choice: Literal["weights", "bandit"] = "weights"

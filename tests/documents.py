@@ -237,8 +237,9 @@ def write_files(page: Page, folder: Path) -> None:
         path = folder / name
         if path.exists():
             raise Untrue(f"{page.path.name}: {name} is a file of the repository")
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        if path.suffix == ".toml":
+        if path.suffix == ".toml" and path.name != "pyproject.toml":
             read_settings(path, {})
 
 

@@ -28,6 +28,7 @@ from beamsearch.cli.suite import suite
 from beamsearch.cli.time import time
 from beamsearch.cli.verify import verify
 from beamsearch.errors import BeamsearchError, Stopped, UsageError, Waiting
+from kernel_profiling.errors import BrokenExtension
 
 EXIT_CODES = """\b
 Exit codes:
@@ -99,6 +100,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         app([word for word in given if word != "--verbose"], prog_name="beamsearch")
     except BeamsearchError as error:
         _end(error, error.exit_code, verbose)
+    except BrokenExtension as error:
+        _end(error, UsageError.exit_code, verbose)
     except KeyboardInterrupt as error:
         _end(error, Stopped.exit_code, verbose)
     except BrokenPipeError as error:

@@ -13,10 +13,8 @@ import typer
 from beamsearch.cli.options import DeviceOption, PrecisionOption
 
 if TYPE_CHECKING:
-    from beamsearch.executor.executor import Executor
     from beamsearch.gpu.machine import Machine
     from beamsearch.problem.problem import Problem
-    from beamsearch.records.job import Comparison
     from beamsearch.records.measurement import Measurement
     from kernel_profiling.profile import Floor
 
@@ -161,6 +159,7 @@ def kept(problem: str) -> Path | None:
 
 def measure(entry: Entry, machine: Machine) -> Row:
     """Verify the kernels, then time everything that may be timed, interleaved in one visit."""
+    from beamsearch.api.time import compare
     from beamsearch.baselines.floor import beaten_floor, measure_floor
     from beamsearch.errors import BeamsearchError
     from beamsearch.executor.opened import lane
@@ -172,34 +171,17 @@ def measure(entry: Entry, machine: Machine) -> Row:
         with lane(problem, machine) as (executor, _):
             gpu = executor.gpu
             floor = measure_floor(problem, machine)
-            comparison = compare(entry, executor)
+            sources = {
+                name: None if path is None else path.read_text()
+                for name, path in entry.kernels.items()
+            }
+            comparison = compare(sources, executor)
             times, missing = comparison.measurements, comparison.failed
             for time in times.values():
                 floor = beaten_floor(problem, floor, time, machine)
     except BeamsearchError as error:  # one problem's trouble is a line of its own, not the end
         missing = {name: str(error) for name in COLUMNS}
     return Row(problem.name, gpu, times, missing, floor)
-
-
-def compare(entry: Entry, executor: Executor) -> Comparison:
-    """Every kernel verified, then all that may be timed interleaved; a reason for each other."""
-    from beamsearch.records.baselines import baseline_subjects
-    from beamsearch.records.job import CompareJob, JudgeJob, Subject
-
-    missing: dict[str, str] = {}
-    subjects = baseline_subjects()
-    for name, path in entry.kernels.items():
-        if path is None:
-            missing[name] = "missing"
-            continue
-        subject = Subject(name=name, source=path.read_text())
-        verdict = executor.run(JudgeJob(subject=subject)).verdict
-        if verdict.correct:
-            subjects.append(subject)
-        else:
-            missing[name] = f"{verdict.outcome}: {verdict.reason}"
-    comparison = executor.run(CompareJob(subjects=subjects))
-    return comparison.with_values(failed=comparison.failed | missing)
 
 
 def line(row: Row) -> str:

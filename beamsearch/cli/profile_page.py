@@ -13,8 +13,8 @@ import typer
 from beamsearch.report.numbers import of_products
 
 if TYPE_CHECKING:
-    from beamsearch.records.measurement import Measurement
-    from kernel_profiling.profile import Finding, Floor, Launch, Profile
+    from beamsearch.api.profile import Profiled
+    from kernel_profiling.profile import Launch
 
 # What a screen has room for; the JSON has all.
 FINDINGS = 6
@@ -29,32 +29,19 @@ WIDTH = 120
 class ProfilePage:
     """What the page shows of one kernel."""
 
-    problem: str
     kernel: Path
-    floor: Floor
-    time: Measurement | None
-    profile: Profile
-    findings: list[Finding]
-    annotated_source: str
+    taken: Profiled
     with_metrics: bool = False
     """Whether the curated metrics of each launch are shown too."""
 
     def as_json(self) -> dict[str, Any]:
         """Every number of it."""
-        return {
-            "problem": self.problem,
-            "kernel": str(self.kernel),
-            "floor": self.floor.model_dump(mode="json"),
-            "floor_ms": self.floor.time_ms,
-            "measurement": self.time.model_dump(mode="json") if self.time else None,
-            "profile": self.profile.model_dump(mode="json"),
-            "findings": [item.model_dump(mode="json") for item in self.findings],
-            "annotated_source": self.annotated_source,
-        }
+        told = self.taken.model_dump(mode="json", exclude={"report"})
+        return told | {"kernel": str(self.kernel), "floor_ms": self.taken.floor.time_ms}
 
     def text(self) -> str:
         """One screen, and the listing below it."""
-        launches = sorted(self.profile.launches, key=lambda launch: -(launch.share or 0))
+        launches = sorted(self.taken.profile.launches, key=lambda launch: -(launch.share or 0))
         more = len(launches) - LAUNCHES
         return "\n".join(
             [
@@ -66,15 +53,15 @@ class ProfilePage:
                 *self.advice_of_ncu(),
                 *(self.metrics() if self.with_metrics else []),
                 "",
-                self.annotated_source,
+                self.taken.annotated_source,
             ]
         )
 
     def distance(self) -> list[str]:
         """Title, distance to the floor, and bytes moved at each level over the least."""
-        taken, floor, time = self.profile, self.floor, self.time
+        taken, floor, time = self.taken.profile, self.taken.floor, self.taken.measurement
         source = "Nsight Compute" if taken.source == "ncu" else "the compiler, nothing measured"
-        title = f"{self.problem}  {self.kernel.name}  on {taken.gpu}, from {source}"
+        title = f"{self.taken.problem}  {self.kernel.name}  on {taken.gpu}, from {source}"
         lines = [bold(title)]
         if taken.note:
             lines.append(f"note: {taken.note}")
@@ -99,8 +86,8 @@ class ProfilePage:
 
         The two together tell a kernel that moves little slowly from one that moves much fast.
         """
-        floor, time, lines = self.floor, self.time, []
-        for level, moved in self.profile.traffic.items():
+        floor, time, lines = self.taken.floor, self.taken.measurement, []
+        for level, moved in self.taken.profile.traffic.items():
             told = f"{level:<9} {moved / 1e9:8.3f} GB"
             if floor.least_bytes:
                 told += f"  {moved / floor.least_bytes:6.2f}x the least"
@@ -115,7 +102,7 @@ class ProfilePage:
         """Nsight Compute's own rules with the largest estimated speedups, over all launches."""
         rules = [
             (rule.estimated_speedup_percent * (launch.share or 1.0), launch.name, rule)
-            for launch in self.profile.launches
+            for launch in self.taken.profile.launches
             for rule in launch.rules
             if rule.estimated_speedup_percent
         ]
@@ -130,7 +117,7 @@ class ProfilePage:
         from kernel_profiling.ncu.metrics import BY_NAME
 
         lines = []
-        for launch in self.profile.launches:
+        for launch in self.taken.profile.launches:
             group = ""
             for name, metric in BY_NAME.items():
                 if name not in launch.metrics:
@@ -145,15 +132,15 @@ class ProfilePage:
     def described_findings(self) -> list[str]:
         """Findings in order of worth: the first with evidence and advice, the others in a line."""
         lines = []
-        for number, item in enumerate(self.findings[:FINDINGS], 1):
+        for number, item in enumerate(self.taken.findings[:FINDINGS], 1):
             where = f"  (line {', '.join(map(str, item.lines[:4]))})" if item.lines else ""
             head = f"{number:>2}. up to {item.gain_bound:.2f}x  {item.title}{where}"
             lines += [bold(text) for text in wrapped(head, 6).splitlines()]
             if number <= WITH_ADVICE:
                 lines.append(wrapped("; ".join(item.evidence), 6, most=2, first=6))
                 lines.append(wrapped(f"-> {item.advice}", 9, most=2, first=6))
-        if len(self.findings) > FINDINGS:
-            lines.append(f"    {len(self.findings) - FINDINGS} more with --json")
+        if len(self.taken.findings) > FINDINGS:
+            lines.append(f"    {len(self.taken.findings) - FINDINGS} more with --json")
         return lines or ["    none"]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from beamsearch.cli.options import JsonOption, RunArgument
-from beamsearch.cli.run import OutputOption, fresh_folder
+from beamsearch.cli.run import OutputOption
 from beamsearch.errors import BeamsearchError, EndpointError, KernelError, Stopped
 from beamsearch.paths import command
 
@@ -22,6 +22,7 @@ def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = Fal
 
     Says what came out differently: prompts, kernels, verdicts, beam, winner.
     """
+    from beamsearch.api.optimize import fresh_folder
     from beamsearch.cli.display import make_display
     from beamsearch.gpu.environment import check_platform
     from beamsearch.records.packed import opened_run

@@ -39,7 +39,7 @@ def resume(run: RunArgument, *, flags: dict[str, Any], json: JsonOption = False)
 
 def unpacked(run: Path) -> Path:
     """The run's folder; of a packed run, a copy that may be written, and a word on where it is."""
-    from beamsearch.cli.run import fresh_folder
+    from beamsearch.api.optimize import fresh_folder
     from beamsearch.records.packed import opened_run
 
     there = opened_run(run)

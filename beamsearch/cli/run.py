@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import threading
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +14,7 @@ from beamsearch.cli.options import (
     ScaleOption,
     takes_settings,
 )
-from beamsearch.errors import Stopped, UsageError
+from beamsearch.errors import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,50 +65,23 @@ def run(
     modelled. Asks the endpoint of OPENAI_BASE_URL / OPENAI_API_KEY; with none, a built-in playbook
     thinks. Started again on the same --output, it goes on where it stopped.
     """
+    from beamsearch.api.optimize import fresh_folder, search
     from beamsearch.gpu.environment import check_platform
+    from beamsearch.problem.problem import find_problem
+    from beamsearch.problem.scale import at_scale
     from beamsearch.settings import read_settings
 
     check_platform()
     settings = read_settings(config, flags)
-    for earlier in settings.learn_from:
-        if not (Path(earlier) / "run.json").is_file():
-            raise UsageError(f"--learn-from {earlier}: no run.json there; give a run's folder")
-    if output is not None and output.exists() and not output.is_dir():
-        raise UsageError(f"--output {output} is a file; give a folder, new or of an earlier run")
-
-    from beamsearch.gpu.machine import find_machine
-    from beamsearch.problem.problem import find_problem
-    from beamsearch.problem.scale import at_scale
-    from beamsearch.suite.audits import flaws_of
-
     found = at_scale(find_problem(problem, kernelbench), scale)
     folder = output if output is not None else fresh_folder(found.name)
-    begun = folder.exists() and (folder / "run.json").is_file()
-    # What the run needs is imported beside the audit, which is done by another process.
-    importing = threading.Thread(target=import_module, args=("beamsearch.run.run",))
-    importing.start()
-    flaws = [] if begun else flaws_of(found.path, find_machine(None, settings.target).gpu, scale)
-    importing.join()
-    from beamsearch.run import run as runner
-
     observe(
-        lambda observer: runner.run(
-            found, settings, folder, kernel=kernel, observer=observer, flaws=flaws
+        lambda observer: search(
+            found, settings, folder, kernel=kernel, observer=observer, scale=scale
         ),
         folder,
         json,
     )
-
-
-def fresh_folder(problem: str) -> Path:
-    """`runs/<problem>/<date-time>`, not there yet."""
-    now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-    folder = Path("runs") / problem / now
-    number = 1
-    while folder.exists():
-        number += 1
-        folder = folder.with_name(f"{now}_{number}")
-    return folder
 
 
 def observe(job: Callable[[Observer], RunRecord], folder: Path, json: bool) -> None:

@@ -18,6 +18,12 @@ from beamsearch.problem.problem import Problem, load_module
 from beamsearch.problem.shrink import shrink
 from kernel_profiling.errors import one_line
 
+IMPORTED = (
+    "Made by `python -m beamsearch new`. It imports that code, which must stay where it is, and\n"
+    "follows every change of it."
+)
+COPIED = "Made by `Problem.from_module`, with a copy of that code."
+
 
 @dataclass(frozen=True)
 class Made:
@@ -36,7 +42,7 @@ def snake_case(name: str) -> str:
 
 
 def make_problem(
-    where: str,
+    where: str | Origin,
     inputs: Sequence[str],
     init: Sequence[str],
     path: Path,
@@ -55,7 +61,7 @@ def make_problem(
     names = [spec.name for spec in specs]
     if len(set(names)) < len(names):
         raise UsageError(f"--input names {max(names, key=names.count)} twice")
-    origin = find_origin(where)
+    origin = where if isinstance(where, Origin) else find_origin(where)
     sizes = Sizes(specs)
     arguments = [parse_init(text, origin, sizes) for text in init]
     parts = model_source(origin, specs, arguments, evaluated=evaluated)
@@ -96,10 +102,10 @@ def _file(
     told = "".join(f"{name} = {value}\n" for name, value in sizes.values.items())
     drawn = "".join(f"        {drawing(spec, sizes)},\n" for spec in specs)
     given = ", ".join(one.source for one in init)
+    made = COPIED if origin.copied else IMPORTED
     return (
         f'"""{parts.kind.capitalize()} {origin.told} as a problem.\n\n'
-        "Made by `python -m beamsearch new`. It imports that code, which must stay where it is, "
-        "and\nfollows every change of it. Its sizes are the whole numbers below and in the last "
+        f"{made} Its sizes are the whole numbers below and in the last "
         'two functions.\n"""\n\n'
         f'{imports}\nDTYPE = "{dtype}"\n\n{told}\n{origin.imports}{parts.before}\n\n'
         f"{parts.source}\n\n"

@@ -50,6 +50,8 @@ class Origin:
     module: ModuleType
     attribute: str
     """Dotted, within the module."""
+    copied: bool = False
+    """Whether `imports` holds the code itself."""
 
     @property
     def target(self) -> Any:

@@ -18,6 +18,7 @@ from beamsearch.problem.kernelbench import is_kernelbench, kernelbench_files
 from beamsearch.problem.pretrained import STANDS_IN, from_configuration, replace_loads
 from beamsearch.problem.sizes import MAKERS, SMALL_MAKERS, sizes_of
 from beamsearch.settings import Precision
+from kernel_profiling.extensions import PROBLEMS, extensions
 from kernel_profiling.syntax import parse
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -85,7 +86,8 @@ def list_problems() -> list[str]:
 
 def find_problem(name: str, kernelbench: Path | None = None) -> Problem:
     """A problem by full name, unique part of its name, folder or file; `level1/43` is that of a
-    checkout of KernelBench, `tasks/norm:2` the second configuration of robust-kbench's.
+    checkout of KernelBench, `tasks/norm:2` the second configuration of robust-kbench's, `mine:norm`
+    one of the source `mine` of an installed package.
 
     Raises ProblemError where it is unknown or ambiguous, with the near names, or does not load.
     """
@@ -100,6 +102,9 @@ def find_file(name: str, kernelbench: Path | None = None) -> Path:
     for path in (folder, *(folder / file for file in FILES), root / name / "problem.py"):
         if path.is_file():
             return path
+    source, colon, rest = name.partition(":")
+    if colon and source in (sources := extensions(PROBLEMS)):
+        return Path(sources[source](rest))
     task, number = split_number(name)
     for path in (Path(task), Path(task) / FILE):
         if is_functional(path):

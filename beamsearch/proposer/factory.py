@@ -30,7 +30,8 @@ from beamsearch.proposer.questions import (
 from beamsearch.proposer.replies import json_schema
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace
-from beamsearch.settings import LIMITS, Settings
+from beamsearch.settings import LIMITS, THINKERS, Settings
+from kernel_profiling.extensions import PROPOSERS, extensions
 
 FORMS: dict[Purpose, type[Record]] = {
     "diagnosis": Diagnosis,
@@ -83,6 +84,8 @@ def make_proposer(
         if unknown := set(getattr(settings, name)) - set(get_args(Purpose)):
             known = ", ".join(get_args(Purpose))
             raise UsageError(f"{name}: unknown purpose {sorted(unknown)[0]!r}; known: {known}")
+    if settings.llm.is_brought:
+        return _brought(settings, trace)
     if settings.llm.run is not None:
         recorded = Replay(settings.llm.run)
         proposer = ModelProposer(recorded)
@@ -106,6 +109,19 @@ def make_proposer(
     from beamsearch.proposer.playbook.playbook import Playbook
 
     return Playbook()
+
+
+def _brought(settings: Settings, trace: Trace | None) -> Proposer:
+    """The proposer of an installed package. Raises UsageError where none is called so."""
+    known = extensions(PROPOSERS)
+    if settings.llm.kind not in known:
+        names = ", ".join((*THINKERS, "replay:RUN", *known))
+        raise UsageError(
+            f"--llm {settings.llm}: no such thinker; give one of {names}, or install the package "
+            "that brings it"
+        )
+    make: Callable[[Settings, Trace | None], Proposer] = known[settings.llm.kind]
+    return make(settings, trace)
 
 
 def decided(settings: Settings, env: Mapping[str, str] | None = None) -> Settings:

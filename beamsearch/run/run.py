@@ -22,7 +22,7 @@ from beamsearch.judge.sandbox.isolation import missing_in_words
 from beamsearch.llm.costs import keep_prices, other_prompts
 from beamsearch.llm.endpoint import BASE_URL, KEY, endpoint_configured, read_env
 from beamsearch.paths import command
-from beamsearch.problem.kernel import read_kernel
+from beamsearch.problem.kernel import check_source, read_kernel
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.proposer.factory import decided, make_mailbox, make_proposer
@@ -62,11 +62,12 @@ def run(
     settings: Settings,
     folder: Path,
     *,
-    kernel: Path | None,
+    kernel: Path | str | None,
     observer: Observer,
     flaws: Sequence[Fault] = (),
 ) -> RunRecord:
-    """Run in a folder, from the start or from what is there.
+    """Run in a folder, from the start or from what is there. `kernel`: a file, or a source; the
+    problem's own where there is none.
 
     Raises UsageError where the folder holds something else, KernelError where the input kernel does
     not compute the problem, EndpointError where nobody can be asked, Stopped after an interrupt.
@@ -77,7 +78,11 @@ def run(
     problem = problem.with_backward(settings.backward)
     path = kernel or problem.input_kernel
     trace = written_run(folder)
-    source = trace.first_source() if path is None else read_kernel(path)
+    if isinstance(path, str):
+        check_source(path)
+        source = path
+    else:
+        source = trace.first_source() if path is None else read_kernel(path)
     if trace.run_file.is_file():
         if settings.llm.kind == "auto":
             settings = settings.thought_by(_who_goes_on(trace.run_record()))

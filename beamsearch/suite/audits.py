@@ -15,7 +15,7 @@ from beamsearch.baselines.cache import digest_of, read_cached, write_cached
 from beamsearch.paths import cache_folder
 from beamsearch.problem.problem import name_of
 from beamsearch.records.audit import Audit, Fault
-from beamsearch.suite.processes import forking
+from beamsearch.suite.processes import forking, start
 from kernel_profiling.errors import one_line
 from kernel_profiling.gpus import Gpu
 
@@ -47,7 +47,7 @@ def audits(
                 process = context.Process(
                     target=_answer, args=(theirs, path, gpu, quick, scale), daemon=True
                 )
-                process.start()
+                start(process)
                 theirs.close()
                 running[ours] = process, path, time.monotonic()
             ended = wait(list(running), timeout=0.5)

@@ -21,7 +21,7 @@ from beamsearch.records.suite import State
 from beamsearch.run.lock import folder_lock
 from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
-from beamsearch.suite.processes import forking
+from beamsearch.suite.processes import forking, start
 from kernel_profiling.errors import one_line
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run_apart(task: Task, stop: StopToken) -> Outcome:
     context = forking(*PRELOADED)
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(theirs, task))
-    process.start()
+    start(process)
     theirs.close()
     is_asked, is_loaded, begun = False, False, time.monotonic()
     try:

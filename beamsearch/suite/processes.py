@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.forkserver import ensure_running
+from types import ModuleType
 
 
 def forking(*modules: str) -> ForkServerContext:
@@ -20,6 +22,21 @@ def forking(*modules: str) -> ForkServerContext:
     with _ignoring_interrupts():
         ensure_running()
     return context
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def start(process: ForkServerProcess) -> None:
+    """Start a process that does not execute the caller's script again, which may have no
+    `if __name__ == "__main__"`."""
+    with _ONE_AT_A_TIME:
+        script = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            process.start()
+        finally:
+            sys.modules["__main__"] = script
 
 
 @contextmanager

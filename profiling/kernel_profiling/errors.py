@@ -29,6 +29,10 @@ class CompileFailed(ProfilingError):
     """A launch that does not compile for the target, or that the target would refuse."""
 
 
+class BrokenExtension(ProfilingError):
+    """Something that another package brings, and that cannot be imported."""
+
+
 def one_line(text: str, most: int = 600) -> str:
     """The text on one line; of a long one its beginning and its end, where the error is."""
     text = " ".join(text.split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -290,10 +290,14 @@ class FindingKind(StrEnum):
     AT_FLOOR = "at_the_floor"
 
 
+Kind = Annotated[FindingKind | str, Field(union_mode="left_to_right")]
+"""A kind of finding: one of these, or another package's own."""
+
+
 class Finding(Record):
     """One thing a profile means."""
 
-    kind: FindingKind
+    kind: Kind
     title: str
     """One sentence a person can act on."""
     evidence: list[str]
@@ -305,5 +309,5 @@ class Finding(Record):
     """What that takes for granted."""
     advice: str
     """What is usually done about it."""
-    seen_as: list[FindingKind] = []
+    seen_as: list[Kind] = []
     """Other kinds by which the same fault shows, with the same remedy."""

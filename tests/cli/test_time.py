@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.cli.time import as_json, named_kernels, table
+from beamsearch.api.time import Timing, named_kernels
+from beamsearch.cli.time import as_json
+from beamsearch.errors import UsageError
 from beamsearch.records.job import Comparison
 from beamsearch.records.measurement import Measurement
 from kernel_profiling.floor.roofline import make_floor
@@ -44,7 +46,16 @@ def test_the_table_tells_ratios_with_intervals_from_shared_turns():
         },
     )
     floor = make_floor(4 * 10**9, 10**9, 0, "bfloat16", find_gpu("h200"), None)
-    lines = table("36_RMSNorm", "NVIDIA H200", "mine", comparison, floor)
+    timing = Timing(
+        problem="36_RMSNorm",
+        gpu="NVIDIA H200",
+        subject="mine",
+        kernels=["mine", "twin", "broken"],
+        floor=floor,
+        comparison=comparison,
+        scaled="",
+    )
+    lines = str(timing).splitlines()
     assert "floor" in lines[0]
     assert " the time of " not in lines[1]
     assert lines[2].endswith("[0.998, 1.002] the time of mine: a tie")
@@ -52,8 +63,9 @@ def test_the_table_tells_ratios_with_intervals_from_shared_turns():
         "[1.990, 2.010] the time of mine: slower"
     )
     assert "the last row differs" in lines[4]
-    told = as_json("36_RMSNorm", "NVIDIA H200", "mine", comparison, floor)
-    assert told["over_subject"]["max_autotune"]["verdict"] == "slower"
+    assert as_json(timing)["over_subject"]["max_autotune"]["verdict"] == "slower"
+    page = timing._repr_html_()
+    assert "<td>max-autotune</td>" in page and "a tie" in page and "the last row differs" in page
 
 
 @pytest.mark.gpu
@@ -76,3 +88,12 @@ def test_kernels_never_take_the_name_of_a_baseline_or_of_each_other():
     assert list(names.values()) == paths
     assert not set(names) & {"input", "eager", "compile", "max_autotune", "max-autotune"}
     assert list(names)[:5] == ["k", "k.py", "c/k.py", "input.py", "x/input.py"]
+
+
+def test_sources_and_kernels_with_names_are_told_apart():
+    assert list(named_kernels(["a\n", "b\n", "kernel.py"])) == ["kernel", "kernel-2", "kernel.py"]
+    assert named_kernels({"mine": "a\n"}) == {"mine": "a\n"}
+    with pytest.raises(UsageError, match="rename"):
+        named_kernels({"eager": "a\n"})
+    with pytest.raises(UsageError, match="no kernel"):
+        named_kernels([])

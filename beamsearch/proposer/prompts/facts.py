@@ -256,7 +256,7 @@ def finding(question: Situation, item: Finding) -> dict[str, Any]:
     ]
     more = len(quoted) - LINES_QUOTED
     return {
-        "kind": item.kind.value,
+        "kind": str(item.kind),
         "gain": _bound(item, tilde),
         "title": one_line(item.title) + ("." if item.seen_as else ""),
         "seen_as": ", ".join(f"`{kind}`" for kind in item.seen_as),
@@ -276,7 +276,7 @@ def _bound(item: Finding, tilde: str) -> str:
 
 def direction_note(question: Situation) -> str:
     """Where the direction stands among the findings, and whether its first plan is taken."""
-    kinds = [item.kind.value for item in question.findings]
+    kinds = [str(item.kind) for item in question.findings]
     direction = question.direction
     note = f", finding {kinds.index(direction.finding) + 1}" if direction.finding in kinds else ""
     if direction.again:

@@ -10,7 +10,8 @@ from pathlib import Path
 from beamsearch.errors import UsageError
 from beamsearch.paths import data_folder
 from beamsearch.records.record import Record
-from kernel_profiling.profile import FindingKind
+from kernel_profiling.extensions import NOTES, extensions
+from kernel_profiling.findings.findings import kinds
 
 KEYS = ("title", "findings", "mentions", "capability")
 
@@ -20,7 +21,8 @@ class Note(Record):
 
     file: str
     title: str
-    findings: list[FindingKind]
+    findings: list[str]
+    """Kinds of findings."""
     mentions: str = ""
     """Regular expression that the problem or the kernel must match; empty fits all."""
     capability: float = 0.0
@@ -29,9 +31,15 @@ class Note(Record):
 
 
 def read_notes(folder: Path | None = None) -> list[Note]:
-    """Every note of a folder, by file name. Raises UsageError that names a file which is none."""
-    folder = folder or data_folder("prompts") / "knowledge"
-    return [_read(path) for path in sorted(folder.glob("*.md")) if path.name != "README.md"]
+    """Every note of a folder, by file name; without one, those that come along and those that other
+    packages bring. Raises UsageError that names a file which is none."""
+    folders = [folder] if folder else [data_folder("prompts") / "knowledge", *_brought()]
+    paths = [path for folder in folders for path in sorted(folder.glob("*.md"))]
+    return [_read(path) for path in paths if path.name != "README.md"]
+
+
+def _brought() -> list[Path]:
+    return [Path(path) for package in extensions(NOTES).values() for path in package.__path__]
 
 
 def fitting(
@@ -71,7 +79,7 @@ def _read(path: Path) -> Note:
         return Note(
             file=path.name,
             title=fields["title"],
-            findings=[FindingKind(kind.strip()) for kind in fields["findings"].split(",")],
+            findings=[_kind(kind.strip()) for kind in fields["findings"].split(",")],
             mentions=fields.get("mentions", ""),
             capability=float(fields.get("capability", "0")),
             text=" ".join(match[2].split()),
@@ -80,3 +88,9 @@ def _read(path: Path) -> Note:
         raise UsageError(f"{path}: the head lacks {error}") from error
     except (ValueError, re.error) as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+def _kind(name: str) -> str:
+    if name not in (known := kinds()):
+        raise ValueError(f"{name!r} is no kind of finding; known: {', '.join(known)}")
+    return name

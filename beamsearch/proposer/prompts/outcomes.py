@@ -212,8 +212,8 @@ def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list
     predicted; where none was taken, that."""
     if item.findings_after is None:
         return ["No profile was taken of it."] if item.candidate.verdict.correct else []
-    before = {found.kind.value: found.gain_bound for found in question.findings}
-    after = {found.kind.value: found.gain_bound for found in item.findings_after}
+    before = {str(found.kind): found.gain_bound for found in question.findings}
+    after = {str(found.kind): found.gain_bound for found in item.findings_after}
     wanted = {p.finding: p.bound_after for p in question.diagnosis.predicted}
     mark = "~" if question.profile.source == "compiler" else ""
     lines = []
@@ -225,7 +225,7 @@ def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list
             lines.append(f"{kind}: could give {was} before, {now} after{told}")
     for found in item.findings_after[:AFTER]:
         evidence = "; ".join(one_line(text) for text in found.evidence)
-        lines.append(f"What holds it back now, {found.kind.value}: {found.title}. {evidence}")
+        lines.append(f"What holds it back now, {found.kind}: {found.title}. {evidence}")
     return [*profiled(item.profile_after, question.floor), *(lines or [UNCHANGED])]
 
 

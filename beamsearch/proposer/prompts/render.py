@@ -27,7 +27,7 @@ from beamsearch.proposer.questions import (
     VariantsQuestion,
 )
 from beamsearch.records.candidate import OPEN
-from kernel_profiling.profile import FindingKind
+from kernel_profiling.findings.findings import kinds as known_kinds
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -217,10 +217,10 @@ def _notes(question: Question | FirstQuestion) -> list[Note]:
     """The notes for a question, as many as their own budget holds; none where none helps."""
     if question.purpose not in ("first", "diagnosis", "variants"):
         return []
-    kinds = [kind.value for kind in FindingKind]
+    kinds = known_kinds()
     text = question.problem.source
     if not isinstance(question, FirstQuestion):
-        found = [finding.kind.value for finding in question.findings]
+        found = [str(finding.kind) for finding in question.findings]
         kinds = list(dict.fromkeys([question.direction.finding, *found]))
         text += question.parent_source
     capability = facts.capability(question.gpu)

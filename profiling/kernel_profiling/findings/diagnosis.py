@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kernel_profiling.findings.budget import Case
-from kernel_profiling.profile import FindingKind, LineCounters
+from kernel_profiling.profile import LineCounters
 
 
 @dataclass(frozen=True)
 class Diagnosis:
     """A finding to be; about one launch, its bound is still that launch's alone."""
 
-    kind: FindingKind
+    kind: str
+    """A `FindingKind`, or the kind of a `Check` of another package."""
     title: str
     evidence: list[str]
     gain: float

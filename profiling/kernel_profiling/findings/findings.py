@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from kernel_profiling.extensions import FINDINGS, extensions
 from kernel_profiling.findings import execution, memory_use, whole_call
 from kernel_profiling.findings.budget import Budget, Case, make_case
 from kernel_profiling.findings.diagnosis import Diagnosis
@@ -33,31 +34,7 @@ _CHECKS: tuple[Callable[[Case, Launch, Budget], Diagnosis | None], ...] = (
     execution.synchronisation,
 )
 
-# On equal bounds the more specific cause comes first, since it says more about what to change.
-_ORDER = [
-    FindingKind.AT_FLOOR,
-    FindingKind.IDLE_MATRIX_UNITS,
-    FindingKind.SPILLS,
-    FindingKind.EXCESS_ARITHMETIC,
-    FindingKind.DIVERGENCE,
-    FindingKind.INTEGER_OVERHEAD,
-    FindingKind.UNCOALESCED,
-    FindingKind.EXCESS_TRAFFIC,
-    FindingKind.NARROW_ACCESS,
-    FindingKind.BANK_CONFLICTS,
-    FindingKind.ATOMICS,
-    FindingKind.TAIL,
-    FindingKind.SYNCHRONISATION,
-    FindingKind.OCCUPANCY,
-    FindingKind.LAUNCH_BOUND,
-    FindingKind.LIBRARY_TIME,
-    FindingKind.MANY_LAUNCHES,
-    FindingKind.LATENCY,
-    FindingKind.ISSUE_BOUND,
-    FindingKind.LAUNCH_PARAMETERS,
-]
-
-_ASSUMES = {
+_ASSUMES: dict[str, str] = {
     FindingKind.AT_FLOOR: "it takes the least time there is",
     FindingKind.IDLE_MATRIX_UNITS: "products run at the rate of the matrix units",
     FindingKind.SPILLS: "nothing spills, and nothing waits for what was spilled",
@@ -79,7 +56,30 @@ _ASSUMES = {
     FindingKind.ISSUE_BOUND: "only index arithmetic is left",
     FindingKind.LAUNCH_PARAMETERS: "it ends at the floor",
 }
-"""What a bound takes for granted, beside that nothing else changes."""
+"""What a bound takes for granted, beside that nothing else changes. On equal bounds the more
+specific cause comes first, in this order, since it says more about what to change."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A finding that another package brings (`extensions.FINDINGS`)."""
+
+    kind: str
+    """Its name, in lower case with underscores."""
+    look: Callable[[Case, Launch, Budget], Diagnosis | None]
+    """Looks at one launch that takes a twentieth of the call's time or more."""
+    assumes: str
+    """What its bound takes for granted."""
+
+
+def brought() -> dict[str, Check]:
+    """The findings that other packages bring, by kind."""
+    return {check.kind: check for check in extensions(FINDINGS).values()}
+
+
+def kinds() -> list[str]:
+    """Every kind of finding that is known here, the more specific causes first."""
+    return [*_ASSUMES, *brought()]
 
 
 def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[Finding]:
@@ -103,12 +103,12 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
         whole_call.launch_bound(case, time_ms),
     ]
     diagnoses = [diagnosis for diagnosis in call if diagnosis is not None]
-    by_kind: dict[FindingKind, list[tuple[int, Diagnosis]]] = defaultdict(list)
+    by_kind: dict[str, list[tuple[int, Diagnosis]]] = defaultdict(list)
     for index, launch in enumerate(profile.launches):
         # Under a twentieth of the time nothing in a launch is worth a rewrite.
         if launch.triton and case.shares[index] >= 0.05:
-            for check in _CHECKS:
-                diagnosis = check(case, launch, case.budgets[index])
+            for look in (*_CHECKS, *(check.look for check in brought().values())):
+                diagnosis = look(case, launch, case.budgets[index])
                 if diagnosis is not None:
                     by_kind[diagnosis.kind].append((index, diagnosis))
     for same in by_kind.values():
@@ -127,22 +127,25 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
     if not found and (last := whole_call.launch_parameters(case)) is not None:
         found = [_finding(last)]
 
+    order = kinds()
+
     def rank(finding: Finding) -> tuple[bool, float, int]:
         # Bounds are known to two digits; what is equal in those is ordered by kind.
         bound = float(f"{finding.gain_bound:.2g}")
-        return finding.kind != FindingKind.AT_FLOOR, -bound, _ORDER.index(finding.kind)
+        return finding.kind != FindingKind.AT_FLOOR, -bound, order.index(finding.kind)
 
     return sorted(_said_once(found, case), key=rank)
 
 
 def _finding(one: Diagnosis) -> Finding:
+    known = _ASSUMES | {kind: check.assumes for kind, check in brought().items()}
     return Finding(
         kind=one.kind,
         title=one.title,
         evidence=one.evidence,
         lines=list(one.lines),
         gain_bound=one.gain,
-        assumes=_ASSUMES[one.kind],
+        assumes=known[one.kind],
         advice=one.advice,
     )
 

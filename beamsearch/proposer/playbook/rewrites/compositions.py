@@ -20,7 +20,7 @@ from beamsearch.proposer.playbook.rewrites import (
 )
 from beamsearch.proposer.playbook.rewrites.hints import Hints
 from beamsearch.proposer.playbook.rewrites.source import Rewrite
-from kernel_profiling.profile import FindingKind
+from kernel_profiling.extensions import REWRITES, extensions
 
 STRUCTURES: tuple[tuple[Rewrite, ...], ...] = (
     (residues.REWRITE, contraction.REWRITE),
@@ -40,7 +40,7 @@ SMALL = (
     *(launch.REWRITE, order.GROUPED, order.PERSISTENT),
     *(access.CACHE_HINTS, unroll.REWRITE, access.ADDRESSES),
 )
-"""What leaves the structure alone."""
+"""What leaves the structure alone; rewrites that other packages bring stand beside these."""
 PAIRS = 24
 """Pairs of moves looked at when nothing simpler is left."""
 
@@ -54,7 +54,7 @@ class Proposal:
     """What was done, step by step; the same move on another kernel reads the same."""
     names: tuple[str, ...] = ()
     """Names of the rewrites."""
-    findings: frozenset[FindingKind] = frozenset()
+    findings: frozenset[str] = frozenset()
     tier: int = 0
     """0: a composition; 1: one move; 2: two moves."""
 
@@ -108,7 +108,8 @@ def _compositions(base: Proposal, hints: Hints) -> Iterator[Proposal]:
 def _moves(base: Proposal, hints: Hints) -> Iterator[Proposal]:
     """Every form of the small rewrites, taken in turn: three of the launch's, where most gain is,
     then one of each other."""
-    queues = [(base.forms(r, hints), 3 if r is launch.REWRITE else 1) for r in SMALL]
+    known: list[Rewrite] = [*SMALL, *extensions(REWRITES).values()]
+    queues = [(base.forms(r, hints), 3 if r is launch.REWRITE else 1) for r in known]
     while any(queue for queue, _ in queues):
         for queue, turn in queues:
             yield from queue[:turn]

@@ -10,7 +10,6 @@ from typing import Any, TypeGuard
 
 from beamsearch.proposer.playbook.rewrites.hints import Hints, HostValues
 from kernel_profiling import syntax
-from kernel_profiling.profile import FindingKind
 
 Result = tuple[str, str]
 """What was done, and the new source."""
@@ -28,8 +27,8 @@ class Rewrite:
     """
 
     name: str
-    findings: tuple[FindingKind, ...]
-    """What it answers."""
+    findings: tuple[str, ...]
+    """Kinds of findings that it answers."""
     apply: Callable[[str, Hints], list[Result]]
 
 
