@@ -14,6 +14,7 @@ import typer
 from beamsearch import __version__
 from beamsearch.cli.audit import audit
 from beamsearch.cli.benchmark import benchmark
+from beamsearch.cli.clean import clean_terminal
 from beamsearch.cli.doctor import doctor
 from beamsearch.cli.export import export
 from beamsearch.cli.new import new
@@ -26,6 +27,7 @@ from beamsearch.cli.show import show
 from beamsearch.cli.suite import suite
 from beamsearch.cli.time import time
 from beamsearch.cli.verify import verify
+from beamsearch.cli.watch import watch
 from beamsearch.errors import BeamsearchError, Stopped, UsageError, Waiting
 
 EXIT_CODES = """\b
@@ -73,6 +75,7 @@ def top(
 for verb in (
     run,
     resume,
+    watch,
     replay,
     problems,
     new,
@@ -93,6 +96,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command line (default: this process's) and end the process with its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     verbose = "--verbose" in given
+    clean_terminal()
     try:
         app([word for word in given if word != "--verbose"], prog_name="beamsearch")
     except BeamsearchError as error:
