@@ -5,7 +5,9 @@ Nothing heavy is imported here or at the top of a verb's file, so that `--help` 
 
 from __future__ import annotations
 
+import atexit
 import os
+import signal
 import sys
 from typing import Annotated, NoReturn
 
@@ -111,7 +113,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _end(_told(error), UsageError.exit_code, verbose)
     except OSError as error:
         _end(error, 1, verbose)
-    sys.exit(0)
+    _exit(0)
+
+
+def _exit(code: int) -> NoReturn:
+    """End the process; Ctrl-C ends it at once from here on, without a traceback of who cleans."""
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    sys.exit(code)
 
 
 def _told(error: OSError) -> UsageError:
@@ -129,4 +137,4 @@ def _end(error: BaseException, code: int, verbose: bool, silent: bool = False) -
         words = " ".join(str(error).split())
         line = words or "stopped" if code in STOPS else f"error: {words}"
         print(line, file=sys.stderr)  # noqa: T201
-    sys.exit(code)
+    _exit(code)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WINNER = "optimized_kernel_beam_search.py"
 """A run's best kernel, in the run's folder."""
-STOPPING = "stopping: what is under way has up to 10 s to end; Ctrl-C again stops at once"
+STOPPING = "stopping after the step under way; Ctrl-C again stops at once"
 
 
 def opening(record: RunRecord) -> list[str]:

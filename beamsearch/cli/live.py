@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -100,7 +101,7 @@ class LiveDisplay(PlainDisplay):
         """Print, as soon as the screen is gone."""
         with self.lock:
             if self.screen is None:
-                super().say(text)
+                super().say("\n".join(wrapped(text, self.console.width)))
             else:
                 self.later.append(text)
 
@@ -144,6 +145,16 @@ class LiveDisplay(PlainDisplay):
                 for text in self.later:
                     self.say(text)
                 self.later.clear()
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text, broken between words where they are too long; paths stay whole."""
+    keep = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
+    return [
+        part
+        for line in text.splitlines()
+        for part in textwrap.wrap(line, width, subsequent_indent="    ", **keep) or [""]
+    ]
 
 
 def make_display(json: bool, json_lines: bool = False) -> PlainDisplay | JsonLines:

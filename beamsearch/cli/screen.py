@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from beamsearch.cli.clean import clean
-from beamsearch.cli.numbers import clock, progress, sign, speedups
+from beamsearch.cli.numbers import clock, progress, ratio, sign, speedups
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from beamsearch.run.snapshot import Snapshot
 
 BARS = "▁▂▃▄▅▆▇█"
-LINES = 7
-"""Of candidates and notes, kept free at the least where there are too many workers for all."""
 PARENT, DIRECTION = 14, 26
 """Widest columns of the workers' table, in characters."""
 
@@ -32,13 +30,14 @@ def draw(now: Snapshot, at: float, size: tuple[int, int], word: str, told: Seque
         "",
         (_state(now, at), "bold yellow" if _is_stopping(now) else "bold"),
         *_best(now.record, width),
+        *_ahead(now),
         *_sparkline(now.record, width),
         "",
     ]
     foot = ["", *_wrapped(_counts(now), width), *_wrapped(_costs(now), width)]
     room = height - len(head) - len(foot) - 1
-    rows = _workers(now, at, width, max(2, room - min(LINES, room // 2)))
-    room -= len(rows) + 1
+    rows = _workers(now, at, width, max(2, room))
+    room -= len(rows) + 2  # an empty row before and after
     recent = list(told)[-room:] if room > 0 else []
     body = [*head, *rows, *foot, *(["", *((line, "dim") for line in recent)] if recent else [])]
     shown = body[: height - 1]
@@ -94,10 +93,10 @@ def _state(now: Snapshot, at: float) -> str:
     parts = [at_round, f"{clock(now.activity.elapsed_s(at))} so far"]
     left = now.activity.left_s(at, settings.rounds - done, settings.time_limit_s)
     if now.activity.stopping:
-        parts.append("stopping: ends what is under way, for up to 10 s")
-    elif left is not None:
+        parts.append("stopping")
+    elif left:
         parts.append(f"about {clock(left)} left")
-    elif now.plan and settings.rounds > 1:
+    elif left is None and now.plan and settings.rounds > 1:
         parts.append("time left is known after a round")
     return ", ".join(parts)
 
@@ -115,6 +114,17 @@ def _best(run: RunRecord, width: int) -> Iterator[tuple[str, str]]:
     yield f"best  {now.best}  {now.time}{spread}{floor}", "bold green"
     for line in _wrapped(speedups(now), width - 6):
         yield f"      {line}", "green"
+
+
+def _ahead(now: Snapshot) -> Iterator[tuple[str, str]]:
+    """The fastest candidate of the round under way, where it seems faster than the best."""
+    best = progress(now.record).time
+    gains = {c.name: (ratio(best, c.measurement) or 0.0, c) for c in now.under_way}
+    gain, ahead = max(gains.values(), key=lambda item: item[0], default=(0.0, None))
+    if ahead is not None and gain > 1:
+        about = sign(ahead.measurement)
+        told = f"{ahead.name}  {ahead.measurement}, {about}{gain:.2f}x over it; not confirmed yet"
+        yield f"      {told}", "green"
 
 
 def _sparkline(run: RunRecord, width: int) -> Iterator[tuple[str, str]]:
@@ -140,18 +150,15 @@ def _workers(now: Snapshot, at: float, width: int, most: int) -> list[tuple[str,
         task = tasks.get(worker)
         lasts = clock(at - task.since) if task and task.doing != "done" else ""
         name = f"w{worker}" if dealt else ""
-        rows.append((name, parent, direction, task.doing if task else "", lasts))
+        rows.append((name, parent, direction, lasts, task.doing if task else ""))
     if not rows:
         return []
     if not dealt:
-        return [f"{doing}  {lasts}" for _, _, _, doing, lasts in rows]
-    heading = ("", "parent", "direction", "does", "for")
-    most_wide = (4, PARENT, DIRECTION, width, 8)
-    columns = zip(heading, *rows, strict=True)
-    widths = [
-        min(max(map(_cells, column)), w) for column, w in zip(columns, most_wide, strict=True)
-    ]
-    widths[3] = max(4, width - 8 - sum(widths) + widths[3])
+        return [f"{doing}  {lasts}" for _, _, _, lasts, doing in rows]
+    heading = ("", "parent", "direction", "for", "does")
+    widths = [max(map(_cells, column)) for column in zip(heading, *rows, strict=True)]
+    widths[1], widths[2] = min(widths[1], PARENT), min(widths[2], DIRECTION)
+    widths[4] = max(4, width - 8 - sum(widths[:4]))
     hidden = len(rows) + 1 - most
     if hidden > 0:
         rows = rows[: most - 2]
@@ -167,7 +174,7 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
         set_cell_size(cell, most) if _cells(cell) <= most else f"{set_cell_size(cell, most - 1)}…"
         for cell, most in zip(map(clean, cells), widths, strict=True)
     ]
-    return "  ".join([*shown[:-1], shown[-1].strip().rjust(widths[-1])])
+    return "  ".join(shown)
 
 
 def _cells(text: str) -> int:

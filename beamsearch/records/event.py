@@ -89,7 +89,7 @@ class Noted(Told):
 
 
 class Stopping(Told):
-    """Somebody asked the run to stop: what is under way has up to ten seconds to end."""
+    """Somebody asked the run to stop, which it does after the step under way."""
 
     event: Literal["stopping"] = "stopping"
 
