@@ -34,7 +34,13 @@ class Terminal:
     def start(self, command: list[str], environment: dict[str, str]) -> None:
         """Run a command in place of what was there; its raw output is kept."""
         script = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
-        script += ["trap : INT", shlex.join(command), 'echo "ended with $?"', "cat"]
+        script += [
+            "unset COLUMNS LINES",
+            "trap : INT",
+            shlex.join(command),
+            'echo "ended with $?"',
+            "cat",
+        ]
         path = self._folder / "script"
         path.write_text("\n".join(script))
         self._tmux("respawn-pane", "-k", "sh", path)

@@ -114,9 +114,7 @@ def test_a_candidate_that_seems_faster_is_told_before_it_is_confirmed(trace):
     assert f"{fast.name}  {ahead}, 2.00x over it; not confirmed yet" in text
     other_visit = ahead.model_copy(update={"visit": "another"})
     under_way = [fast.model_copy(update={"measurement": other_visit})]
-    assert "not confirmed" not in "\n".join(
-        rows(replace(now, under_way=under_way))
-    )
+    assert "not confirmed" not in "\n".join(rows(replace(now, under_way=under_way)))
 
 
 @pytest.mark.parametrize("count", [8, 64])
@@ -161,7 +159,9 @@ def test_time_left_goes_by_whole_rounds_and_the_limit_by_every_process():
 def test_what_did_not_change_is_not_read_again(trace, monkeypatch):
     read = []
     original = snapshot.read_record
-    monkeypatch.setattr(snapshot, "read_record", lambda p, kind: read.append(p) or original(p, kind))
+    monkeypatch.setattr(
+        snapshot, "read_record", lambda p, kind: read.append(p) or original(p, kind)
+    )
     with worked_on(trace):
         reader = SnapshotReader(trace)
         first = reader.read()
