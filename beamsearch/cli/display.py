@@ -161,11 +161,15 @@ class PlainDisplay:
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
         """Print the running best."""
+        self.activity = self.activity.round_ended()
+        self.tell_round(record, run)
+
+    def tell_round(self, record: RoundRecord, run: RunRecord) -> None:
+        """Print what a round came to."""
         for line in yardsticks(run):
             if line not in self._yardsticks and line.removeprefix("note: ") not in self.told:
                 self.say(line)
         self._yardsticks |= set(yardsticks(run))
-        self.activity = self.activity.round_ended()
         for line in [*swept(record), *differences(record)]:
             self.say(f"  {line}")
         won = "win; " if record.win else "no win; " if record.round else ""
@@ -189,7 +193,7 @@ class PlainDisplay:
             return
         with suppress(RuntimeError):  # the signal came while the stream was written to
             self.close()
-            self.say(f"stopped at once; go on with: {self.again}")
+            PlainDisplay.say(self, f"stopped at once; go on with: {self.again}")  # to be copied
 
     def run_stopped(self, record: RunRecord) -> None:
         """Nothing: the command's last line says it."""

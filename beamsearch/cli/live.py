@@ -149,12 +149,10 @@ class LiveDisplay(PlainDisplay):
 
 def wrapped(text: str, width: int) -> list[str]:
     """The lines of a text, broken between words where they are too long; paths stay whole."""
-    keep = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
-    return [
-        part
-        for line in text.splitlines()
-        for part in textwrap.wrap(line, width, subsequent_indent="    ", **keep) or [""]
-    ]
+    broken = textwrap.TextWrapper(
+        width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return [part for line in text.splitlines() for part in broken.wrap(line) or [""]]
 
 
 def make_display(json: bool, json_lines: bool = False) -> PlainDisplay | JsonLines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ def draw(now: Snapshot, at: float, size: tuple[int, int], word: str, told: Seque
         *_title(now.record, width),
         "",
         (_state(now, at), "bold yellow" if _is_stopping(now) else "bold"),
+        *_why_stopped(now, width),
         *_best(now.record, width),
         *_ahead(now),
         *_sparkline(now.record, width),
@@ -99,6 +101,12 @@ def _state(now: Snapshot, at: float) -> str:
     elif left is None and now.plan and settings.rounds > 1:
         parts.append("time left is known after a round")
     return ", ".join(parts)
+
+
+def _why_stopped(now: Snapshot, width: int) -> Iterator[tuple[str, str]]:
+    """What a run waits for that nobody works on."""
+    if not now.is_worked_on and now.record.stop_reason:
+        yield from ((line, "yellow") for line in textwrap.wrap(now.record.stop_reason, width))
 
 
 def _best(run: RunRecord, width: int) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from beamsearch.cli.options import RunArgument
 from beamsearch.errors import BeamsearchError, Stopped, Waiting
 
 if TYPE_CHECKING:
+    from beamsearch.records.candidate import Candidate
     from beamsearch.records.trace import Trace
     from beamsearch.run.snapshot import Snapshot
 
@@ -56,15 +57,10 @@ def _on_screen(trace: Trace) -> Snapshot:
     now = reader.read()
     if not (now.is_worked_on or _waits(now, trace)):
         return now
-    screen = Screen(terminal(), trace, "Ctrl-C ends the watching; the run goes on")
+    screen = Screen(terminal(), trace, "Ctrl-C ends the watching, not the run")
     screen.start()
     try:
         while now.is_worked_on or _waits(now, trace):
-            screen.word = (
-                "Ctrl-C ends the watching; the run goes on"
-                if now.is_worked_on
-                else now.record.stop_reason or ""
-            )
             time.sleep(POLL_S)
             now = screen.snapshot() or now
         return reader.read()
@@ -81,20 +77,26 @@ def _in_lines(trace: Trace) -> Snapshot:
     reader, display = SnapshotReader(trace), PlainDisplay(sys.stdout)
     now = reader.read()
     display.run_started(now.record, trace.folder)
-    rounds, told, dealt = len(now.rounds) - 1, {c.name for r in now.rounds for c in r.candidates}, 0
-    while True:
-        if now.activity is not None:
-            display.activity = now.activity
-        if now.plan and dealt != len(now.rounds):
-            dealt = len(now.rounds)
-            display.round_started(dealt, Plan(assignments=now.plan))
-        for candidate in now.candidates:
-            if candidate.name not in told:
-                told.add(candidate.name)
+    rounds = max(0, len(now.rounds) - 1)
+    judged = {c.name for record in now.rounds for c in record.candidates}
+    dealt = 0
+
+    def tell(candidates: list[Candidate]) -> None:
+        for candidate in candidates:
+            if candidate.name not in judged:
+                judged.add(candidate.name)
                 display.candidate(candidate)
-        for record in now.rounds[max(rounds, 0) :]:
-            display.round_ended(record, now.record)
+
+    while True:
+        display.activity = now.activity or display.activity
+        for record in now.rounds[rounds:]:
+            tell(record.candidates)
+            display.tell_round(record, now.record)
         rounds = len(now.rounds)
+        if now.plan and dealt != rounds:
+            dealt = rounds
+            display.round_started(rounds, Plan(assignments=now.plan))
+        tell(now.under_way)
         if not now.is_worked_on:
             return now
         time.sleep(POLL_S)

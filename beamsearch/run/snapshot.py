@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from beamsearch.errors import UsageError
 from beamsearch.llm.costs import Line, Sum, ledger, run_prices, total
 from beamsearch.llm.prices import Prices
 from beamsearch.records.activity import Activity
@@ -93,8 +94,10 @@ class SnapshotReader:
         return there
 
     def _activity(self) -> Activity | None:
-        file = self.trace.activity_file
-        return read_record(file, Activity) if file.is_file() else None
+        try:
+            return read_record(self.trace.activity_file, Activity)
+        except UsageError:  # not there yet, or not any more
+            return None
 
     def _lines(self, before: int) -> list[Line]:
         """The ledger's lines of the rounds before one."""

@@ -12,6 +12,7 @@ import pytest
 from beamsearch.records.event import read_event
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace
+from beamsearch.run.lock import is_worked_on
 from tests.cli.test_clean import HOSTILE
 from tests.cli.test_screen import RUN
 from tests.cli.under_way import before_the_end, worked_on
@@ -22,7 +23,7 @@ from tests.traces import differences
 OPTIONS = "--rounds 2 --workers 2 --variants 1 --seed 3 --llm playbook"
 SETTINGS = OPTIONS.split()
 HINT = "Ctrl-C stops the run cleanly, twice at once"
-WATCHING = "Ctrl-C ends the watching; the run goes on"
+WATCHING = "Ctrl-C ends the watching, not the run"
 
 
 def in_terminal(tty, *arguments):
@@ -158,7 +159,7 @@ def test_watch_shows_another_process_and_says_when_it_was_killed(undisturbed, tm
     assert f"go on with: python -m beamsearch resume {folder}" in text
 
     again = behind("resume", folder)
-    until(Trace(folder).activity_file.is_file)
+    until(lambda: is_worked_on(folder))
     done = beamsearch("watch", folder)  # in no terminal: lines
     printed = again.communicate(timeout=120)[0].splitlines()
     assert again.returncode == 0
@@ -180,9 +181,10 @@ def test_watch_stays_with_a_run_that_waits_for_answers(tmp_path):
     done = beamsearch("watch", folder, code=5)
     assert "waits for the answers to 2 requests" in done.stderr
     assert f"python -m beamsearch resume {folder}" in done.stderr
-    with terminal(200, 50) as tty:
+    with terminal() as tty:
         in_terminal(tty, "watch", folder)
-        tty.wait_for("waits for the answers to 2 requests in requests.jsonl")
+        text = " ".join(tty.wait_for("waits for the answers to 2 requests in requests.jsonl")[-1])
+        assert f" {Trace(folder).run_record().stop_reason} " in text
         time.sleep(2)
         assert tty.flag("alternate_on") == "1"
         tty.press("C-c")
