@@ -4,7 +4,7 @@ needed. With a model: `llm="openai", max_cost=5`."""
 from pathlib import Path
 
 from beamsearch import optimize
-from beamsearch.api.events import Event, Judged, RoundEnded
+from beamsearch.records.event import Event, Judged, RoundEnded
 
 
 def on_event(event: Event) -> None:

@@ -5,7 +5,9 @@ Nothing heavy is imported here or at the top of a verb's file, so that `--help` 
 
 from __future__ import annotations
 
+import atexit
 import os
+import signal
 import sys
 from typing import Annotated, NoReturn
 
@@ -14,6 +16,7 @@ import typer
 from beamsearch import __version__
 from beamsearch.cli.audit import audit
 from beamsearch.cli.benchmark import benchmark
+from beamsearch.cli.clean import clean_terminal
 from beamsearch.cli.doctor import doctor
 from beamsearch.cli.export import export
 from beamsearch.cli.new import new
@@ -27,6 +30,7 @@ from beamsearch.cli.show import show
 from beamsearch.cli.suite import suite
 from beamsearch.cli.time import time
 from beamsearch.cli.verify import verify
+from beamsearch.cli.watch import watch
 from beamsearch.errors import BeamsearchError, Stopped, UsageError, Waiting
 from kernel_profiling.errors import BrokenExtension
 
@@ -75,6 +79,7 @@ def top(
 for verb in (
     run,
     resume,
+    watch,
     replay,
     problems,
     new,
@@ -96,6 +101,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command line (default: this process's) and end the process with its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     verbose = "--verbose" in given
+    clean_terminal()
     try:
         app([word for word in given if word != "--verbose"], prog_name="beamsearch")
     except BeamsearchError as error:
@@ -112,7 +118,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _end(_told(error), UsageError.exit_code, verbose)
     except OSError as error:
         _end(error, 1, verbose)
-    sys.exit(0)
+    _exit(0)
+
+
+def _exit(code: int) -> NoReturn:
+    """End the process; Ctrl-C ends it at once from here on, without a traceback of who cleans."""
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    sys.exit(code)
 
 
 def _told(error: OSError) -> UsageError:
@@ -130,4 +142,4 @@ def _end(error: BaseException, code: int, verbose: bool, silent: bool = False) -
         words = " ".join(str(error).split())
         line = words or "stopped" if code in STOPS else f"error: {words}"
         print(line, file=sys.stderr)  # noqa: T201
-    sys.exit(code)
+    _exit(code)

@@ -1,77 +1,45 @@
-"""The live view of a run: a panel in a terminal, plain lines everywhere else."""
+"""What a run prints as it goes: plain lines."""
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
-from collections import Counter
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from beamsearch.cli.account import account, differences, swept
+from beamsearch.cli.clean import clean
+from beamsearch.cli.screen import search_in_words
 from beamsearch.proposer.prompts.facts import one_line
+from beamsearch.records.activity import Activity
 from beamsearch.records.baselines import BASELINES, called
 from beamsearch.report.numbers import clock, configuration, of_products, progress, spread, tell
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
-
     from beamsearch.records.baselines import Baselines
     from beamsearch.records.candidate import Candidate
     from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
-
+    from beamsearch.search import Plan
 
 WINNER = "optimized_kernel_beam_search.py"
 """A run's best kernel, in the run's folder."""
-
-
-class Clock:
-    """Elapsed time of this process's part of a run, and how long is left."""
-
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-        self.first_round: float | None = None
-        self.rounds_done = 0
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
-
-    def round_started(self, round: int) -> None:
-        """Rounds are counted from the first that this process sees."""
-        if round and self.first_round is None:
-            self.first_round = time.monotonic()
-
-    def round_ended(self) -> None:
-        """Round 0 does not count."""
-        self.rounds_done += self.first_round is not None
-
-    def left_s(self, rounds_left: int, limit_s: float | None) -> float | None:
-        """Seconds to the end at the pace of the rounds so far, at most to the time limit."""
-        left = None
-        if self.rounds_done and self.first_round is not None:
-            left = (time.monotonic() - self.first_round) / self.rounds_done * rounds_left
-        if limit_s is not None:
-            to_limit = max(0.0, limit_s - self.elapsed_s)
-            left = to_limit if left is None else min(left, to_limit)
-        return left
+STOPPING = "stopping after the step under way; Ctrl-C again stops at once"
 
 
 def opening(record: RunRecord) -> list[str]:
     """What a run says up front: the problem, where times come from, what cannot be measured."""
     settings = record.settings
-    kept = f"beam {settings.beam}" if settings.strategy == "beam" else settings.strategy
     rule = ", no TF32 anywhere" if settings.precision == "strict" else ""
     rule += ", with gradients" if settings.backward else ""
     scaled = f" scaled to {record.scaled}," if record.scaled else ""
     lines = [
         *flaws_in_words(record),
-        f"{record.problem}{scaled} in {record.problem_dtype}{rule}: {settings.rounds} rounds of "
-        f"{settings.workers} workers, {kept}, {settings.variants} variants each; "
-        f"who thinks: {record.who_thinks}",
+        f"{record.problem}{scaled} in {record.problem_dtype}{rule}: "
+        f"{', '.join(search_in_words(record))}; who thinks: {record.who_thinks}",
     ]
     lines += [f"note: {text}" for text in record.notes]
     return lines
@@ -169,60 +137,80 @@ class PlainDisplay:
 
     def __init__(self, stream: IO[str]) -> None:
         self.stream = stream
-        self.clock = Clock()
+        self.activity = Activity(started=time.time())
         self.lock = threading.RLock()
         self.told: set[str] = set()
         """Notes that were said."""
+        self.again = ""
+        """The command that goes on with the run."""
         self._yardsticks: set[str] = set()
         """Their lines that were said; baselines are known later than the floor."""
 
-    def say(self, text: str, style: str = "") -> None:
+    def say(self, text: str) -> None:
         """Print a line or several."""
         with self.lock:
-            self.stream.write(text + "\n")
+            self.stream.write(clean(text, lines=True) + "\n")
             self.stream.flush()
 
     def run_started(self, record: RunRecord, folder: Path) -> None:
         """Print the opening."""
+        self.activity = self.activity.with_values(seconds_before=record.totals.seconds)
+        self.again = f"python -m beamsearch resume {shlex.quote(str(folder))}"
         self.told |= set(record.notes)
         self.say("\n".join(opening(record)))
-        self.say(f"trace: {folder}", "dim")
+        self.say(f"trace: {folder}")
 
-    def round_started(self, round: int, plans: list[str]) -> None:
-        """Print the round's plans."""
-        self.clock.round_started(round)
-        plan = "; ".join(f"w{worker} {text}" for worker, text in enumerate(plans))
-        self.say(f"round {round}: {plan}" if plan else f"round {round}")
+    def round_started(self, round: int, plan: Plan) -> None:
+        """Print the round's plan."""
+        self.activity = self.activity.round_started(time.time())
+        told = "; ".join(f"w{a.worker} {a.parent}: {a.direction}" for a in plan.assignments)
+        self.say(f"round {round}: {told}" if told else f"round {round}")
 
     def worker(self, worker: int, doing: str) -> None:
         """Nothing: a log of every step would hide what matters."""
 
     def candidate(self, candidate: Candidate) -> None:
         """Print the candidate's line."""
-        self.say(f"  {describe_candidate(candidate)}", "" if candidate.verdict.correct else "dim")
+        self.say(f"  {describe_candidate(candidate)}")
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
         """Print the running best."""
+        self.activity = self.activity.round_ended()
+        self.tell_round(record, run)
+
+    def tell_round(self, record: RoundRecord, run: RunRecord) -> None:
+        """Print what a round came to."""
         for line in yardsticks(run):
             if line not in self._yardsticks and line.removeprefix("note: ") not in self.told:
                 self.say(line)
         self._yardsticks |= set(yardsticks(run))
-        self.clock.round_ended()
         for line in [*swept(record), *differences(record)]:
             self.say(f"  {line}")
         won = "win; " if record.win else "no win; " if record.round else ""
-        left = self.clock.left_s(run.settings.rounds - record.round, run.settings.time_limit_s)
+        now, rounds_left = time.time(), run.settings.rounds - record.round
+        left = self.activity.left_s(now, rounds_left, run.settings.time_limit_s)
         eta = f", about {clock(left)} left" if left else ""
         self.say(
             f"round {record.round} of {run.settings.rounds}: {won}best {tell(progress(run))} "
-            f"[{clock(self.clock.elapsed_s)}{eta}]",
-            "bold green" if record.win else "bold",
+            f"[{clock(self.activity.elapsed_s(now))}{eta}]"
         )
 
     def note(self, text: str) -> None:
         """Print the note."""
         self.told.add(text)
-        self.say(f"note: {text}", "yellow")
+        self.say(f"note: {text}")
+
+    def stopping(self, at_once: bool) -> None:
+        """Say what happens now; the second time, give the terminal back first."""
+        if not at_once:
+            self.say(STOPPING)
+            return
+        with suppress(RuntimeError):  # the signal came while the stream was written to
+            self.close()
+            PlainDisplay.say(self, f"stopped at once; go on with: {self.again}")  # to be copied
+
+    def run_stopped(self, record: RunRecord) -> None:
+        """Nothing: the command's last line says it."""
 
     def run_ended(self, record: RunRecord, folder: Path) -> None:
         """Print the closing."""
@@ -231,93 +219,3 @@ class PlainDisplay:
 
     def close(self) -> None:
         """Nothing to put back."""
-
-
-class LiveDisplay(PlainDisplay):
-    """The same lines above a panel that is redrawn: round, workers, best, elapsed, time left."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.live import Live
-
-        super().__init__(console.file)
-        self.console = console
-        self.run: RunRecord | None = None
-        self.round = 0
-        self.plans: list[str] = []
-        self.doing: dict[int, str] = {}
-        self.verdicts: Counter[str] = Counter()
-        self.live = Live(
-            get_renderable=self._draw, console=console, refresh_per_second=4, transient=True
-        )
-
-    def _draw(self) -> Group:
-        from rich.console import Group
-        from rich.text import Text
-
-        with self.lock:
-            if self.run is None:
-                return Group()
-            settings = self.run.settings
-            left = self.clock.left_s(settings.rounds - self.round + 1, settings.time_limit_s)
-            eta = f"   about {clock(left)} left" if left is not None else ""
-            at = f"round {self.round} of {settings.rounds}   {clock(self.clock.elapsed_s)}{eta}"
-            lines = [Text(at, "bold"), Text(f"best {tell(progress(self.run))}", "green")]
-            for worker, doing in sorted(self.doing.items()):
-                plan = self.plans[worker] if worker < len(self.plans) else ""
-                lines.append(Text(f"  w{worker}  {plan:<34}  {doing}", no_wrap=True))
-            if self.verdicts:
-                seen = ", ".join(f"{count} {word}" for word, count in sorted(self.verdicts.items()))
-                lines.append(Text(f"  candidates: {seen}", "dim"))
-            return Group(*lines)
-
-    def say(self, text: str, style: str = "") -> None:
-        """Print above the panel."""
-        self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-    def run_started(self, record: RunRecord, folder: Path) -> None:
-        """Print the opening and start the panel."""
-        self.run = record
-        super().run_started(record, folder)
-        self.live.start()
-
-    def round_started(self, round: int, plans: list[str]) -> None:
-        """Put the round's plans into the panel."""
-        self.clock.round_started(round)
-        with self.lock:
-            self.round, self.plans = round, plans
-            self.doing = dict.fromkeys(range(len(plans)), "")
-            self.verdicts.clear()
-
-    def worker(self, worker: int, doing: str) -> None:
-        """Put what the worker does into the panel."""
-        with self.lock:
-            self.doing[worker] = doing
-
-    def candidate(self, candidate: Candidate) -> None:
-        """Print the candidate's line, and count its outcome in the panel."""
-        with self.lock:
-            self.verdicts[str(candidate.verdict.outcome)] += 1
-        super().candidate(candidate)
-
-    def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
-        """Print the running best, and put it into the panel."""
-        with self.lock:
-            self.run, self.doing = run, {}
-        super().round_ended(record, run)
-
-    def close(self) -> None:
-        """Give the terminal back."""
-        self.live.stop()
-
-
-def make_display(json: bool) -> PlainDisplay | LiveDisplay:
-    """The view for this process: live in a terminal; plain lines elsewhere, on stderr for JSON."""
-    import sys
-
-    if json:
-        return PlainDisplay(sys.stderr)
-    if not sys.stdout.isatty():
-        return PlainDisplay(sys.stdout)
-    from rich.console import Console
-
-    return LiveDisplay(Console())

@@ -49,6 +49,10 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder
 JsonOption = Annotated[
     bool, typer.Option("--json", help="One JSON object on stdout; everything else on stderr.")
 ]
+JsonLinesOption = Annotated[
+    bool,
+    typer.Option("--json-lines", help="One JSON object an event on stdout, while the run goes on."),
+]
 Verb = Callable[..., None]
 
 METAVARS = {

@@ -23,7 +23,7 @@ def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = Fal
     Says what came out differently: prompts, kernels, verdicts, beam, winner.
     """
     from beamsearch.api.optimize import fresh_folder
-    from beamsearch.cli.display import make_display
+    from beamsearch.cli.live import make_display
     from beamsearch.gpu.environment import check_platform
     from beamsearch.records.packed import opened_run
     from beamsearch.records.trace import Trace

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from beamsearch.cli.options import JsonOption, RunArgument, takes_settings
+from beamsearch.cli.options import JsonLinesOption, JsonOption, RunArgument, takes_settings
 
 
 @takes_settings(
@@ -16,7 +16,13 @@ from beamsearch.cli.options import JsonOption, RunArgument, takes_settings
     *("max_cost", "max_tokens", "max_calls"),
     defaults=False,
 )
-def resume(run: RunArgument, *, flags: dict[str, Any], json: JsonOption = False) -> None:
+def resume(
+    run: RunArgument,
+    *,
+    flags: dict[str, Any],
+    json: JsonOption = False,
+    json_lines: JsonLinesOption = False,
+) -> None:
     """Go on with a stopped run.
 
     However it was stopped, it goes on from what is on disk; a finished run may be given more
@@ -30,11 +36,17 @@ def resume(run: RunArgument, *, flags: dict[str, Any], json: JsonOption = False)
     if "time_limit_s" in flags:
         flags["time_limit_s"] = parse_duration(flags["time_limit_s"])
 
-    from beamsearch.cli.run import observe
+    from beamsearch.cli.run import observe, one_form
     from beamsearch.run import run as runner
 
+    one_form(json, json_lines)
     folder = unpacked(run)
-    observe(lambda observer: runner.resume(folder, observer=observer, limits=flags), folder, json)
+    observe(
+        lambda observer: runner.resume(folder, observer=observer, limits=flags),
+        folder,
+        json,
+        json_lines,
+    )
 
 
 def unpacked(run: Path) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beamsearch.cli.options import (
+    JsonLinesOption,
     JsonOption,
     KernelBenchOption,
     ProblemArgument,
@@ -57,6 +58,7 @@ def run(
     kernelbench: KernelBenchOption = None,
     scale: ScaleOption = None,
     json: JsonOption = False,
+    json_lines: JsonLinesOption = False,
 ) -> None:
     """Make a problem's kernel fast.
 
@@ -72,6 +74,7 @@ def run(
     from beamsearch.settings import read_settings
 
     check_platform()
+    one_form(json, json_lines)
     settings = read_settings(config, flags)
     found = at_scale(find_problem(problem, kernelbench), scale)
     folder = output if output is not None else fresh_folder(found.name)
@@ -81,17 +84,26 @@ def run(
         ),
         folder,
         json,
+        json_lines,
     )
 
 
-def observe(job: Callable[[Observer], RunRecord], folder: Path, json: bool) -> None:
+def one_form(json: bool, json_lines: bool) -> None:
+    """Raise UsageError where two forms of output are asked for."""
+    if json and json_lines:
+        raise UsageError("--json and --json-lines: both would write on stdout; give one of them")
+
+
+def observe(
+    job: Callable[[Observer], RunRecord], folder: Path, json: bool, json_lines: bool
+) -> None:
     """Do a run's job under a display; with `json`, end with its record on stdout.
 
     A run that was stopped prints its record too, and raises Stopped.
     """
-    from beamsearch.cli.display import make_display
+    from beamsearch.cli.live import make_display
 
-    display = make_display(json)
+    display = make_display(json, json_lines)
     try:
         record = job(display)
     except Stopped:

@@ -153,11 +153,11 @@ def paid(trace: Trace, prices: Prices, speedups: Mapping[int, float]) -> Paid:
     calls, rounds = asked(trace), trace.completed_rounds()
     lines = ledger(calls, prices)
     wins = _winners(calls, rounds)
-    whole = _sum(lines, sum(record.win for record in rounds))
+    whole = total(lines, sum(record.win for record in rounds))
     known = whole.calls and not whole.without_cost
     curve = []
     for record in rounds:
-        so_far = _sum([line for line in lines if line.round <= record.round])
+        so_far = total([line for line in lines if line.round <= record.round])
         curve.append(
             Point(
                 round=record.round,
@@ -171,11 +171,11 @@ def paid(trace: Trace, prices: Prices, speedups: Mapping[int, float]) -> Paid:
         prices_of=str(prices.date),
         total=whole,
         by_purpose={
-            name: _sum([line for line in lines if line.purpose == name])
+            name: total([line for line in lines if line.purpose == name])
             for name in dict.fromkeys(line.purpose for line in lines)
         },
         by_model={
-            name: _sum([line for line in lines if line.model == name], wins.count(name))
+            name: total([line for line in lines if line.model == name], wins.count(name))
             for name in sorted({line.model for line in lines})
         },
         cost_per_win_usd=whole.cost_usd / whole.wins if known and whole.wins else None,
@@ -205,7 +205,8 @@ def _winners(calls: Sequence[Call], rounds: Iterable[RoundRecord]) -> list[str]:
     return [wrote[place] for place in places if place in wrote]
 
 
-def _sum(lines: Sequence[LedgerLine], wins: int = 0) -> Sum:
+def total(lines: Sequence[LedgerLine], wins: int = 0) -> Sum:
+    """What some calls came to."""
     added = METERED - {"batch", "latency_s"} | {"cost_usd"}
     return Sum(
         calls=len(lines),

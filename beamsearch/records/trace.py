@@ -115,6 +115,7 @@ class Trace:
         """What earlier runs taught, as it was when the run started."""
         self.scratch = folder / ".scratch"
         """Compile caches and candidates' own folders; nothing of the run's record."""
+        self.activity_file = self.scratch / "activity.json"
 
     def round(self, number: int) -> Path:
         """Folder of a round."""

@@ -101,16 +101,20 @@ def tell(now: Progress) -> str:
     """Progress in one line: `r2-w1-v0 ~0.78 ms, ~3.71x over input, ~1.50x the floor`."""
     if now.best is None or now.time is None:
         return "nothing correct yet"
-    about = sign(now.time)
-    parts = [f"{now.best} {now.time}"]
+    parts = [f"{now.best} {now.time}", *speedups(now)]
+    if now.of_floor is not None:
+        parts.append(f"{sign(now.time)}{now.of_floor:.2f}x the floor")
+    return ", ".join(parts)
+
+
+def speedups(now: Progress) -> list[str]:
+    """Over the input kernel and each baseline, as far as they are known."""
+    told = []
     if now.over_input is not None:
-        parts.append(f"{about}{now.over_input:.2f}x over input")
-    parts += [
+        told.append(f"{sign(now.time)}{now.over_input:.2f}x over input")
+    return told + [
         f"{now.over[name]:.2f}x over {called(name)}" for name in BASELINES if name in now.over
     ]
-    if now.of_floor is not None:
-        parts.append(f"{about}{now.of_floor:.2f}x the floor")
-    return ", ".join(parts)
 
 
 def clock(seconds: float) -> str:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from beamsearch.records.candidate import Candidate
     from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
+    from beamsearch.search import Plan
 
 
 class Observer(Protocol):
@@ -17,8 +18,8 @@ class Observer(Protocol):
     def run_started(self, record: RunRecord, folder: Path) -> None:
         """The run is set up; its folder exists."""
 
-    def round_started(self, round: int, plans: list[str]) -> None:
-        """A round begins; one plan a worker."""
+    def round_started(self, round: int, plan: Plan) -> None:
+        """A round begins."""
 
     def worker(self, worker: int, doing: str) -> None:
         """What a worker turns to."""
@@ -31,6 +32,13 @@ class Observer(Protocol):
 
     def note(self, text: str) -> None:
         """Something a person should know."""
+
+    def stopping(self, at_once: bool) -> None:
+        """A person or the system asked the run to stop; with `at_once`, the process ends when this
+        returns."""
+
+    def run_stopped(self, record: RunRecord) -> None:
+        """The run ends before its end, for the record's `stop_reason`."""
 
     def run_ended(self, record: RunRecord, folder: Path) -> None:
         """The run has reached its end."""

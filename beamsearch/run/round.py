@@ -152,9 +152,7 @@ class Rounds:
             Plan,
             lambda: self._plan(done, view),
         )
-        self.shared.observer.round_started(
-            number, [f"{a.parent}: {a.direction}" for a in plan.assignments]
-        )
+        self.shared.observer.round_started(number, plan)
         if self.baselines is not None:
             self.baselines.begin()
         limit = self._work([Worker(self.shared, view, a) for a in plan.assignments])

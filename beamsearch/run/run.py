@@ -33,6 +33,7 @@ from beamsearch.records.packed import written_run
 from beamsearch.records.run import Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.report.page import leave_report
+from beamsearch.run.activity import ActivityFile
 from beamsearch.run.baseline_times import BaselineTimes
 from beamsearch.run.confirmation import confirm, slower_than_compiler
 from beamsearch.run.context import Shared
@@ -213,26 +214,33 @@ class _Run:
                 write_text(self.trace.input_file, self.source)
             keep_prices(self.trace, self.settings.prices)
             self.progress = self._open(environment, proposer.name)
+            before = self.progress.record.totals.seconds
+            activity = ActivityFile(self.trace.activity_file, before, self.observer)
+            self.observer = activity
             self.observer.run_started(self.progress.record, self.trace.folder)
             for warning in gpu_warnings(self.machine.device, least_work(self.problem).least_bytes):
                 self.observer.note(warning)
             executor = self._executor()
-            with stop_on_signal(self.stop):
+            with stop_on_signal(self.stop, self.observer.stopping):
                 try:
                     return self._search(executor, proposer, mailbox)
                 except Waiting as error:
-                    self.progress.save(status="stopped", stop_reason=str(error))
+                    self._stopped(str(error))
                     raise Waiting(f"{error}; then: {self._resume()}") from error
                 except (Stopped, KeyboardInterrupt) as error:
-                    self.progress.save(status="stopped", stop_reason="interrupted")
+                    self._stopped("interrupted")
                     raise Stopped(f"stopped; go on with: {self._resume()}") from error
                 except BeamsearchError as error:
-                    self.progress.save(status="stopped", stop_reason=str(error))
+                    self._stopped(str(error))
                     raise
                 finally:
                     self.stop.set()
                     executor.close()
+                    activity.close()
                     clear_scratch(self.trace)
+
+    def _stopped(self, reason: str) -> None:
+        self.observer.run_stopped(self.progress.save(status="stopped", stop_reason=reason))
 
     def _search(
         self,

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from beamsearch import Run, optimize
-from beamsearch.api.events import Judged, RoundEnded, RoundStarted, RunEnded, RunStarted
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.event import Judged, RoundEnded, RoundStarted, RunEnded, RunStarted
 from tests import ROOT
 
 LEAKY = ROOT / "examples" / "leaky_relu"
@@ -110,6 +110,6 @@ def test_a_listener_that_raises_stops_a_run_which_then_goes_on(tmp_path, monkeyp
     assert run.record.status == "finished" and isinstance(seen[-1], RunEnded)
     told = {event.candidate.name for event in seen if isinstance(event, Judged)}
     assert told == {c.name for c in run.rounds[1].candidates}
-    assert [event.record.round for event in seen if isinstance(event, RoundEnded)][-1] == 1
+    assert [event.round.round for event in seen if isinstance(event, RoundEnded)][-1] == 1
     with pytest.raises(BeamsearchError, match="other settings"):
         optimize(LEAKY, output=tmp_path / "run", **settings | {"workers": 3})

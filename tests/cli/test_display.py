@@ -5,14 +5,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from beamsearch.cli.display import LiveDisplay, PlainDisplay
+from beamsearch.cli.display import PlainDisplay
+from beamsearch.cli.live import LiveDisplay, wrapped
 from beamsearch.records.baselines import Baselines
-from beamsearch.records.candidate import Candidate
+from beamsearch.records.candidate import Candidate, Direction
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import Environment, RoundSummary, RunRecord, Totals
+from beamsearch.records.trace import write_record
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.report.numbers import progress
+from beamsearch.search import Assignment, Plan
 from beamsearch.settings import Settings
 from kernel_profiling.profile import Floor
 
@@ -100,16 +103,24 @@ def candidate(outcome: Outcome) -> Candidate:
     )
 
 
-def told(display: PlainDisplay | LiveDisplay) -> None:
+PLAN = Plan(
+    assignments=[
+        Assignment(worker=worker, parent="r0-s0", direction=Direction(finding=finding))
+        for worker, finding in enumerate(("latency_not_hidden", "narrow_access"))
+    ]
+)
+
+
+def told(display: PlainDisplay, folder: Path = Path("runs/x")) -> None:
     """A run of one round."""
-    display.run_started(NO_GPU, Path("runs/x"))
-    display.round_started(1, ["latency_not_hidden", "narrow_access"])
+    display.run_started(NO_GPU, folder)
+    display.round_started(1, PLAN)
     display.worker(0, "profiling r0-s0")
     display.candidate(candidate(Outcome.CORRECT))
     display.candidate(candidate(Outcome.WRONG))
     display.round_ended(ROUND, NO_GPU)
     display.note("ncu is missing")
-    display.run_ended(NO_GPU, Path("runs/x"))
+    display.run_ended(NO_GPU, folder)
 
 
 def test_a_round_of_before_a_stop_says_nothing_of_the_pace():
@@ -117,9 +128,9 @@ def test_a_round_of_before_a_stop_says_nothing_of_the_pace():
     display = PlainDisplay(stream)
     display.run_started(NO_GPU, Path("runs/x"))
     display.round_ended(ROUND, NO_GPU)  # where a run that goes on stands
-    display.round_started(2, ["latency_not_hidden"])
+    display.round_started(2, PLAN)
     display.round_ended(ROUND.model_copy(update={"round": 2}), NO_GPU)
-    assert display.clock.rounds_done == 1
+    assert display.activity.rounds_done == 1
 
 
 def test_plain_lines_mark_modelled_times_and_say_what_was_not_measured():
@@ -132,29 +143,32 @@ def test_plain_lines_mark_modelled_times_and_say_what_was_not_measured():
     assert any("wrong at smoke: element (0, 3) is 1.5" in line for line in lines)
     assert any("~4.00x over input, ~1.50x the floor" in line for line in lines)
     assert "note: ncu is missing" in lines
+    assert "round 1: w0 r0-s0: latency_not_hidden; w1 r0-s0: narrow_access" in lines
     # Every modelled number carries its sign
     assert "0.75 ms" not in stream.getvalue().replace("~0.75 ms", "")
 
 
-def test_live_panel_shows_the_round_its_workers_and_the_best():
+def test_after_the_screen_stands_what_the_run_came_to(tmp_path):
+    write_record(tmp_path / "run.json", NO_GPU)
     stream = io.StringIO()
-    display = LiveDisplay(Console(file=stream, force_terminal=True, width=120))
-    display.run_started(NO_GPU, Path("runs/x"))
-    display.round_started(1, ["latency_not_hidden", "narrow_access"])
-    display.worker(1, "judging r1-w1-v0")
-    panel = Console(width=120, record=True, file=io.StringIO())
-    panel.print(display._draw())
-    display.close()
-    text = panel.export_text()
-    assert "round 1 of 2" in text
-    assert "narrow_access" in text and "judging r1-w1-v0" in text
-    assert "~0.75 ms" in text and "the floor" in text
+    display = LiveDisplay(Console(file=stream, force_terminal=True, width=120, height=30))
+    told(display, tmp_path)
+    before, _, after = stream.getvalue().partition("\x1b[?1049l")  # back to the first screen
+    assert "true shapes were not run" in before and "2 rounds of 4 workers" in before
+    assert "round 1 of 2: win; best r1-w0-v1 ~0.75 ms" in after
+    assert "note: ncu is missing" in after and "best: r1-w0-v1" in after
+    assert "window sizes" not in after, "candidates are for `show`"
 
 
-def test_live_display_survives_a_whole_run():
-    stream = io.StringIO()
-    told(LiveDisplay(Console(file=stream, force_terminal=True, width=120)))
-    assert "true shapes were not run" in stream.getvalue()
+def test_lines_are_broken_between_words_and_paths_stay_whole():
+    path = "/a/path/of-many/parts"
+    assert wrapped(f"trace: {path}\n\none two three", 12) == [
+        "trace:",
+        f"    {path}",
+        "",
+        "one two",
+        "    three",
+    ]
 
 
 def test_speedup_over_a_baseline_of_another_visit_goes_by_the_input_kernel():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from beamsearch.cli.display import make_display
+from beamsearch.cli.live import make_display
 from beamsearch.errors import Stopped
 from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.proposer.questions import Memory

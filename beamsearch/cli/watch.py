@@ -1,0 +1,120 @@
+"""`watch RUN`: the live view of a run that another process works on, from its trace."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from beamsearch.cli.options import RunArgument
+from beamsearch.errors import BeamsearchError, Stopped, Waiting
+
+if TYPE_CHECKING:
+    from beamsearch.records.candidate import Candidate
+    from beamsearch.records.trace import Trace
+    from beamsearch.run.snapshot import Snapshot
+
+POLL_S = 0.5
+
+
+def watch(run: RunArgument) -> None:
+    """Watch a run that goes on in another process.
+
+    Shows what that process shows, from the run's folder alone; the run is not disturbed, and
+    Ctrl-C ends the watching only. In a terminal it stays while the run waits for answers to a
+    batch. It ends with the run, and says how to go on with one that did not finish.
+    """
+    from beamsearch.records.packed import opened_run
+
+    trace = opened_run(run)
+    try:
+        now = _on_screen(trace) if sys.stdout.isatty() else _in_lines(trace)
+    except KeyboardInterrupt:
+        typer.echo(f"no longer watched; to watch it again: {_command('watch', run)}")
+        return
+    _tell_end(now, run)
+
+
+def _command(verb: str, run: Path) -> str:
+    return f"python -m beamsearch {verb} {shlex.quote(str(run))}"
+
+
+def _waits(now: Snapshot, trace: Trace) -> bool:
+    """Whether the run stopped to be given answers to its questions."""
+    return now.record.status == "stopped" and any(trace.folder.glob("requests*.jsonl"))
+
+
+def _on_screen(trace: Trace) -> Snapshot:
+    """The screen, until there is nothing more to be seen; the last that was read."""
+    from beamsearch.cli.live import Screen, terminal
+    from beamsearch.run.snapshot import SnapshotReader
+
+    reader = SnapshotReader(trace)
+    now = reader.read()
+    if not (now.is_worked_on or _waits(now, trace)):
+        return now
+    screen = Screen(terminal(), trace, "Ctrl-C ends the watching, not the run")
+    screen.start()
+    try:
+        while now.is_worked_on or _waits(now, trace):
+            time.sleep(POLL_S)
+            now = screen.snapshot() or now
+        return reader.read()
+    finally:
+        screen.stop()
+
+
+def _in_lines(trace: Trace) -> Snapshot:
+    """What the run prints as lines, from the round under way on; the last that was read."""
+    from beamsearch.cli.display import PlainDisplay
+    from beamsearch.run.snapshot import SnapshotReader
+    from beamsearch.search import Plan
+
+    reader, display = SnapshotReader(trace), PlainDisplay(sys.stdout)
+    now = reader.read()
+    display.run_started(now.record, trace.folder)
+    rounds = max(0, len(now.rounds) - 1)
+    judged = {c.name for record in now.rounds for c in record.candidates}
+    dealt = 0
+
+    def tell(candidates: list[Candidate]) -> None:
+        for candidate in candidates:
+            if candidate.name not in judged:
+                judged.add(candidate.name)
+                display.candidate(candidate)
+
+    while True:
+        display.activity = now.activity or display.activity
+        for record in now.rounds[rounds:]:
+            tell(record.candidates)
+            display.tell_round(record, now.record)
+        rounds = len(now.rounds)
+        if now.plan and dealt != rounds:
+            dealt = rounds
+            display.round_started(rounds, Plan(assignments=now.plan))
+        tell(now.under_way)
+        if not now.is_worked_on:
+            return now
+        time.sleep(POLL_S)
+        now = reader.read()
+
+
+def _tell_end(now: Snapshot, run: Path) -> None:
+    """Say how the run stands, which nobody works on. Raises what the command is to end with."""
+    from beamsearch.cli.display import closing
+
+    record = now.record
+    for line in closing(record, run, told=record.notes):
+        typer.echo(line)
+    again = f"go on with: {_command('resume', run)}"
+    if record.status == "finished":
+        return
+    if record.status == "running":
+        raise BeamsearchError(f"nobody works on this run: its process was killed; {again}")
+    if record.stop_reason and record.stop_reason.startswith("waits"):
+        raise Waiting(f"{record.stop_reason}; then: {_command('resume', run)}")
+    raise Stopped(f"this run was stopped ({record.stop_reason}); {again}")
