@@ -32,8 +32,8 @@ def optimize(
     """Make a problem's kernel fast, and give the run, which is finished.
 
     `kernel`: the first one, a file or its source; the problem's own where there is none.
-    `on_event` is called with each event of the run (`beamsearch.records.event`), one at a time; what
-    it raises stops the run and is raised here. `output`: the run's folder, by default a new one
+    `on_event` is called with each event of the run (`beamsearch.records.event`), one at a time;
+    what it raises stops the run and is raised here. `output`: the run's folder, by default a new one
     under runs/; one that holds the same run goes on. `settings`: those of `beamsearch.settings`, by
     name. Raises UsageError, EndpointError where nobody can be asked, and Stopped after Ctrl-C: the
     same call with the same `output` goes on.

@@ -15,7 +15,7 @@ from beamsearch.cli.options import (
     ScaleOption,
     takes_settings,
 )
-from beamsearch.errors import Stopped
+from beamsearch.errors import Stopped, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -114,6 +114,11 @@ def find_file(name: str, kernelbench: Path | None = None) -> Path:
         if len(files) > 1:
             raise ProblemError(f"{name} is {len(files)} problems; name one, as level1/43")
         return files[0]
+    return root / _full_name(name) / "problem.py"
+
+
+def _full_name(name: str) -> str:
+    """A problem of ours by part of its name. Raises ProblemError."""
     names = list_problems()
     if name.isdecimal():  # a number is the whole number of a problem: 4 is 04, and not 43
         found = [n for n in names if n.partition("_")[0].lstrip("0") == name.lstrip("0")]
@@ -121,7 +126,7 @@ def find_file(name: str, kernelbench: Path | None = None) -> Path:
         found = [n for n in names if name and n.lower().startswith(name.lower())]
         found = found or [n for n in names if name and name.lower() in n.lower()]
     if len(found) == 1:
-        return root / found[0] / "problem.py"
+        return found[0]
     if found:
         raise ProblemError(f"{name!r} could be any of: {', '.join(found)}; give more of the name")
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from beamsearch.errors import UsageError
-from beamsearch.llm.costs import Line, Sum, ledger, run_prices, total
+from beamsearch.llm.costs import Sum, ledger, run_prices, total
 from beamsearch.llm.prices import Prices
 from beamsearch.records.activity import Activity
-from beamsearch.records.call import Call
+from beamsearch.records.call import Call, LedgerLine
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.record import R
 from beamsearch.records.round import RoundRecord
@@ -99,18 +99,18 @@ class SnapshotReader:
         except UsageError:  # not there yet, or not any more
             return None
 
-    def _lines(self, before: int) -> list[Line]:
+    def _lines(self, before: int) -> list[LedgerLine]:
         """The ledger's lines of the rounds before one."""
         path = self.trace.ledger_file
         if not path.is_file():
             return []
         changed = path.stat().st_mtime_ns
         if self._read.get(path, (None, None))[0] != changed:
-            lines = [Line.model_validate_json(text) for text in path.read_text().splitlines()]
+            lines = [LedgerLine.model_validate_json(text) for text in path.read_text().splitlines()]
             self._read[path] = changed, lines
         return [line for line in self._read[path][1] if line.round < before]
 
-    def _new_lines(self, number: int) -> list[Line]:
+    def _new_lines(self, number: int) -> list[LedgerLine]:
         """What the ledger will say of the calls of a round."""
         paths = self.trace.round(number).glob("workers/*/calls/*.json")
         calls = [self._record(path, Call) for path in paths]
