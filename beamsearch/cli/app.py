@@ -14,14 +14,18 @@ import typer
 from beamsearch import __version__
 from beamsearch.cli.audit import audit
 from beamsearch.cli.benchmark import benchmark
+from beamsearch.cli.compare import compare
 from beamsearch.cli.doctor import doctor
 from beamsearch.cli.export import export
+from beamsearch.cli.hint import hint
+from beamsearch.cli.inject import inject
 from beamsearch.cli.new import new
 from beamsearch.cli.problems import problems
 from beamsearch.cli.profile import profile
 from beamsearch.cli.replay import replay
 from beamsearch.cli.resume import resume
 from beamsearch.cli.run import run
+from beamsearch.cli.runs import runs
 from beamsearch.cli.show import show
 from beamsearch.cli.suite import suite
 from beamsearch.cli.time import time
@@ -74,12 +78,15 @@ for verb in (
     run,
     resume,
     replay,
+    hint,
+    inject,
     problems,
     new,
     verify,
     time,
     profile,
     show,
+    compare,
     suite,
     audit,
     export,
@@ -87,6 +94,7 @@ for verb in (
     doctor,
 ):
     app.command(verb.__name__)(verb)
+app.add_typer(runs, name="runs")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

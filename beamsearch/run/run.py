@@ -214,7 +214,7 @@ class _Run:
                 try:
                     return self._search(executor, proposer, mailbox)
                 except Waiting as error:
-                    self.progress.save(status="stopped", stop_reason=str(error))
+                    self.progress.save(status="waiting", stop_reason=str(error))
                     raise Waiting(
                         f"{error}; then: python -m beamsearch resume {self.trace.folder}"
                     ) from error

@@ -50,6 +50,7 @@ def condense(
                 expected=expected.get((candidate.round, candidate.worker)),
                 repair_of=candidate.repair_of,
                 tuned_from=candidate.tuned_from,
+                is_persons=candidate.is_persons,
             )
         )
     best: list[Shown] = []
@@ -61,7 +62,15 @@ def condense(
         # A second form of one kernel would take a page to show a constant.
         if len(best) < SHOWN and not any(alike(text, shown.source) for shown in best):
             time = str(c.measurement)
-            best.append(Shown(name=c.name, description=c.description, time=time, source=text))
+            best.append(
+                Shown(
+                    name=c.name,
+                    description=c.description,
+                    time=time,
+                    source=text,
+                    is_persons=c.is_persons,
+                )
+            )
     return Memory(
         attempts=attempts,
         best=best[::-1],
