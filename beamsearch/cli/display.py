@@ -147,7 +147,8 @@ def describe_candidate(candidate: Candidate) -> str:
     named = {candidate.parent, candidate.repair_of, candidate.tuned_from}
     strange = origin is not None and origin not in named
     built = f"; {share:.0%} of its lines are {origin}'s" if strange and share else ""
-    return f"{candidate.name}  {found}  ({one_line(candidate.description, 70)}{built})"
+    whose = "a person's: " if candidate.is_persons else ""
+    return f"{candidate.name}  {found}  ({whose}{one_line(candidate.description, 70)}{built})"
 
 
 class PlainDisplay:

@@ -204,6 +204,7 @@ class Trace:
         return [what for what, files in found.items() if any(files)]
 
     def sweep(self) -> None:
-        """Remove what a killed process left half-written."""
+        """Remove what a killed process left half-written; a person may be writing a hint."""
         for partial in self.folder.rglob(".*.partial"):
-            partial.unlink(missing_ok=True)
+            if self.steering_file.name not in partial.name:
+                partial.unlink(missing_ok=True)
