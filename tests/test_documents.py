@@ -30,7 +30,7 @@ from tools.picture import COMMAND, PICTURE, output
 
 NAMES = [path.name for path in PAGES]
 FIELDS = Settings.model_fields
-QUICK = ("new", "export", "show", "problems", "doctor", "--help", "--version")
+QUICK = ("new", "export", "show", "compare", "runs", "problems", "doctor", "--help", "--version")
 """Verbs that end in seconds on any machine. The others are only read, as a shell and our command
 line read them; `verify` runs where its kernel is small, one that the page itself gives."""
 
