@@ -6,15 +6,16 @@ import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
 from beamsearch.records.candidate import PERSON
-from beamsearch.records.trace import Trace, write_record
+from beamsearch.records.round import BenchmarkResults
+from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.run.folders import State, state_of
 from beamsearch.run.person import first_counted, given, is_unheard
 from beamsearch.run.steering import add_hint, add_kernel, remove_hint
+from tests import ROOT
 from tests.llm.runs import (
     KEY,
     PROBLEM,
@@ -49,6 +50,29 @@ def kernel_function(x):
     twice[(triton.cdiv(x.numel(), 512),)](x, y, x.numel(), BLOCK=512)
     return y
 '''
+ROWS = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_rows(x_ptr, w_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * columns
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < columns
+    x = tl.load(x_ptr + row + column, mask=inside).to(tl.float32)
+    w = tl.load(w_ptr + column, mask=inside).to(tl.float32)
+    y = tl.maximum(x * w, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(y_ptr + row + column, y.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+def kernel_function(x, weight):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    rows, columns = x.shape
+    scale_rows[(rows, triton.cdiv(columns, 1024))](x, weight, y, columns, BLOCK=1024, num_warps=4)
+    return y
+"""
 
 
 @pytest.fixture(scope="module")
@@ -162,26 +186,43 @@ def test_a_waiting_run_takes_a_hint_in_its_next_round(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_kernel_is_taken_while_another_process_runs(tmp_path):
+def test_a_kernel_given_while_another_process_runs_wins_its_round(tmp_path):
+    # Given a run that still judges its first kernel
     trace = Trace(tmp_path / "run")
-    options = [*SMALL, "--rounds", "2", "--llm", "playbook", "--output", trace.folder]
+    scaling = ROOT / "tests" / "scaling"
+    options = [*SMALL, "--tune", "2", "--llm", "playbook", "--output", trace.folder]
     process = subprocess.Popen(
-        command("run", PROBLEM, *options), env=environment(), stdout=subprocess.PIPE, text=True
+        command("run", scaling, *options), env=environment(), stdout=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 120
-    while not (trace.round(1) / "plan.json").is_file():
+    while not trace.run_file.is_file():
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.02)
-    (tmp_path / "mine.py").write_text(KERNEL)
+    # When a person gives it a better one
+    (tmp_path / "mine.py").write_text(ROWS)
     said = beamsearch("inject", trace.folder, tmp_path / "mine.py").stdout
     assert "the run takes it when its next round begins" in said
     output = process.communicate(timeout=200)[0]
     assert process.returncode == 0, output
-    assert "r2-p0  ~" in output
-    assert [c.name for c in trace.round_record(1).candidates if c.is_persons] == []
-    assert trace.round_record(2).candidates[0].name == "r2-p0"
+
+    # Then it is judged, tuned as any that wins, and the round is its own
+    mine, *others = trace.round_record(1).candidates
+    assert mine.name == "r1-p0" and trace.kernel_source(mine) == ROWS
+    assert f"r1-p0  {mine.measurement}" in output
+    record, folder = trace.round_record(1), trace.round(1)
+    assert "r1-p0" in {tuning.of for tuning in record.tunings}
+    assert {c.name for c in others if c.tuned_from == "r1-p0"} <= {"r1-p0-t1", "r1-p0-t2"}
+    best = next(c for c in record.candidates if c.name == record.best)
+    assert best.is_persons and record.win and record.running_best == record.beam[0] == best.name
+    assert record.best_worker is None
+    assert (folder / "kernel.py").read_text() == trace.kernel_source(best)
+    assert (folder / "optimized_ncu_metrics.json").is_file()
+    assert record.absent["opt_reply.txt"] == "a person gave the best"
+    results = read_record(folder / "benchmark_results.json", BenchmarkResults)
+    assert (results.worker, results.parent, results.running_best) == (None, None, best.name)
+    assert trace.run_record().best == best.name
     said = beamsearch("inject", trace.folder, tmp_path / "mine.py", code=2).stderr
-    assert "the same kernel as r2-p0 there (correct)" in said
+    assert "the same kernel as r1-p0 there (correct)" in said
 
 
 @pytest.fixture
@@ -194,7 +235,7 @@ def recorded(steered_record, tmp_path):
 @pytest.fixture(scope="module")
 def steered_record():
     """`run.json` of a recorded run with a model, as if it had not ended."""
-    (path,) = Path("artifacts/claude").glob("43_*")
+    (path,) = (ROOT / "artifacts" / "claude").glob("43_*")
     return Trace(path).run_record().with_values(status="stopped")
 
 
@@ -270,5 +311,5 @@ def test_what_cannot_be_taken_is_one_line(recorded, tmp_path, arguments, reason)
 
 
 def test_a_packed_run_is_not_written_into():
-    (path,) = Path("artifacts/claude").glob("43_*")
+    (path,) = (ROOT / "artifacts" / "claude").glob("43_*")
     assert "holds a packed run" in beamsearch("hint", path, "a", code=2).stderr
