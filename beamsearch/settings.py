@@ -190,11 +190,12 @@ class Settings(BaseModel):
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `90s`, `20m`, `1.5h`; a number without a unit may mean any. Raises UsageError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh])\s*", text)
+    """Seconds of `90s`, `20m`, `1.5h`, `30d`; a number without a unit may mean any. Raises
+    UsageError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", text)
     if not match or float(match[1]) <= 0:
         raise UsageError(f"cannot read the duration {text!r}; write for example 90s, 20m or 1.5h")
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
 
 
 def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:

@@ -178,6 +178,8 @@ def check_ours(words: list[str], made: list[str]) -> None:
     verb = group.commands.get(words[0])
     if verb is None:
         raise Untrue(f"there is no command {words[0]}")
+    if words[1:] and words[1] in getattr(verb, "commands", ()):
+        verb, words = verb.commands[words[1]], words[1:]
     if words[1:] != ["--help"]:
         given = verb.make_context(words[0], list(words[1:])).params
         problem = given.get("problem")
@@ -215,6 +217,7 @@ def our_options() -> frozenset[str]:
     """The options of all our verbs."""
     group: Any = typer.main.get_command(app)
     verbs = [group, *group.commands.values()]
+    verbs += [verb for part in verbs[1:] for verb in getattr(part, "commands", {}).values()]
     return frozenset(o for verb in verbs for p in verb.params for o in p.opts) | {"--help"}
 
 

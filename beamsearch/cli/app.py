@@ -17,8 +17,11 @@ from beamsearch import __version__
 from beamsearch.cli.audit import audit
 from beamsearch.cli.benchmark import benchmark
 from beamsearch.cli.clean import clean_terminal
+from beamsearch.cli.compare import compare
 from beamsearch.cli.doctor import doctor
 from beamsearch.cli.export import export
+from beamsearch.cli.hint import hint
+from beamsearch.cli.inject import inject
 from beamsearch.cli.new import new
 from beamsearch.cli.problems import problems
 from beamsearch.cli.profile import profile
@@ -26,6 +29,7 @@ from beamsearch.cli.replay import replay
 from beamsearch.cli.report import report
 from beamsearch.cli.resume import resume
 from beamsearch.cli.run import run
+from beamsearch.cli.runs import runs
 from beamsearch.cli.show import show
 from beamsearch.cli.suite import suite
 from beamsearch.cli.time import time
@@ -81,6 +85,8 @@ for verb in (
     resume,
     watch,
     replay,
+    hint,
+    inject,
     problems,
     new,
     verify,
@@ -88,6 +94,7 @@ for verb in (
     profile,
     show,
     report,
+    compare,
     suite,
     audit,
     export,
@@ -95,6 +102,7 @@ for verb in (
     doctor,
 ):
     app.command(verb.__name__)(verb)
+app.add_typer(runs, name="runs")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

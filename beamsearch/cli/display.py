@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Collection
@@ -13,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 from beamsearch.cli.account import account, differences, swept
 from beamsearch.cli.clean import clean
 from beamsearch.cli.screen import search_in_words
+from beamsearch.paths import command
 from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.records.activity import Activity
 from beamsearch.records.baselines import BASELINES, called
@@ -129,7 +129,8 @@ def describe_candidate(candidate: Candidate, description: str | None = None) -> 
     chosen = configuration(candidate.measurement)
     strange = origin is not None and origin not in named
     built = f"; {share:.0%} of its lines are {origin}'s" if strange and share else ""
-    return f"{candidate.name}  {found}  ({one_line(text, 70)}{built}){chosen}"
+    whose = "a person's: " if candidate.is_persons else ""
+    return f"{candidate.name}  {found}  ({whose}{one_line(text, 70)}{built}){chosen}"
 
 
 class PlainDisplay:
@@ -155,7 +156,7 @@ class PlainDisplay:
     def run_started(self, record: RunRecord, folder: Path) -> None:
         """Print the opening."""
         self.activity = self.activity.with_values(seconds_before=record.totals.seconds)
-        self.again = f"python -m beamsearch resume {shlex.quote(str(folder))}"
+        self.again = command("resume", folder)
         self.told |= set(record.notes)
         self.say("\n".join(opening(record)))
         self.say(f"trace: {folder}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from beamsearch.cli.options import RunArgument
 from beamsearch.errors import BeamsearchError, Stopped, Waiting
+from beamsearch.paths import command
 
 if TYPE_CHECKING:
     from beamsearch.records.candidate import Candidate
@@ -34,13 +34,9 @@ def watch(run: RunArgument) -> None:
     try:
         now = _on_screen(trace) if sys.stdout.isatty() else _in_lines(trace)
     except KeyboardInterrupt:
-        typer.echo(f"no longer watched; to watch it again: {_command('watch', run)}")
+        typer.echo(f"no longer watched; to watch it again: {command('watch', run)}")
         return
     _tell_end(now, run)
-
-
-def _command(verb: str, run: Path) -> str:
-    return f"python -m beamsearch {verb} {shlex.quote(str(run))}"
 
 
 def _waits(now: Snapshot, trace: Trace) -> bool:
@@ -110,11 +106,11 @@ def _tell_end(now: Snapshot, run: Path) -> None:
     record = now.record
     for line in closing(record, run, told=record.notes):
         typer.echo(line)
-    again = f"go on with: {_command('resume', run)}"
+    again = f"go on with: {command('resume', run)}"
     if record.status == "finished":
         return
     if record.status == "running":
         raise BeamsearchError(f"nobody works on this run: its process was killed; {again}")
     if record.stop_reason and record.stop_reason.startswith("waits"):
-        raise Waiting(f"{record.stop_reason}; then: {_command('resume', run)}")
+        raise Waiting(f"{record.stop_reason}; then: {command('resume', run)}")
     raise Stopped(f"this run was stopped ({record.stop_reason}); {again}")

@@ -62,6 +62,7 @@ class Attempt(Record):
     """The speedup over the parent that its plan expected."""
     repair_of: str | None = None
     tuned_from: str | None = None
+    is_persons: bool = False
 
 
 class Shown(Record):
@@ -71,6 +72,7 @@ class Shown(Record):
     description: str
     time: str
     source: str
+    is_persons: bool = False
 
 
 class Idea(Record):
@@ -129,6 +131,8 @@ class Situation(Record):
     others: list[str] = []
     """What the other workers of the round are sent to do: parent and direction."""
     memory: Memory
+    hints: list[str] = []
+    """What people who watch the run advise."""
     tuned: bool = False
     """Whether launch parameters and block sizes are swept after a win, without whoever thinks."""
 

@@ -11,6 +11,9 @@ from beamsearch.records.verdict import Verdict
 _FINDINGS = re.compile(r" \(answers [a-z_, ]+\)$")
 
 
+PERSON = "person"
+"""Author of a kernel that a person gave the run on its way, and of its tuned forms."""
+
 OPEN = "open"
 """The finding of a direction that names none: its worker looks for what nobody tried."""
 
@@ -41,10 +44,10 @@ class Candidate(Record):
 
     name: str
     """`r3-w1-v0`; its repairs `r3-w1-v0-f1`, `-f2`; its tuned forms `r3-w1-v0-t1`; a first kernel
-    is `r0-s0`."""
+    is `r0-s0`; one that a person gave is `r3-p0`."""
     parent: str | None = None
     """The kernel of the beam that it is compared with; a repair and a tuned form have that of what
-    they come from."""
+    they come from. None for a first kernel, and for a person's."""
     repair_of: str | None = None
     """The failed candidate that this one repairs."""
     tuned_from: str | None = None
@@ -59,7 +62,7 @@ class Candidate(Record):
     direction: Direction | None = None
     description: str
     author: str
-    """`input`, `playbook`, or a model's name."""
+    """`input`, `playbook`, PERSON, or a model's name."""
     kernel_file: str | None = None
     """Path of the source, relative to the run's folder; none where there was no code."""
     fingerprint: str | None = None
@@ -75,6 +78,11 @@ class Candidate(Record):
     def _without_findings(cls, value: str) -> str:
         """Runs recorded before the playbook left it out hold the finding behind the moves."""
         return _FINDINGS.sub("", value)
+
+    @property
+    def is_persons(self) -> bool:
+        """Whether a person gave it."""
+        return self.author == PERSON
 
     @property
     def time_ms(self) -> float:

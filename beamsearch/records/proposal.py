@@ -10,7 +10,8 @@ class Proposal(Record):
     source: str | None
     """None where a reply gave a patch that does not apply."""
     author: str = ""
-    """`playbook`, `torch.compile`, or the model's name as the endpoint reports it."""
+    """`playbook`, `torch.compile`, `candidate.PERSON`, or the model's name as the endpoint reports
+    it."""
     patch: str = ""
     """A patch that does not apply."""
     fault: str = ""

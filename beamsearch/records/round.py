@@ -11,9 +11,10 @@ class RoundRecord(Record):
 
     round: int
     candidates: list[Candidate]
-    """Every candidate of the round, by worker and variant."""
+    """Every candidate of the round: a person's kernels, then by worker and variant."""
     best_worker: int | None = None
-    """The worker whose files stand in the round's folder; none in round 0."""
+    """The worker whose files stand in the round's folder; none in round 0, and where the round's
+    best is a person's kernel, whose files stand there then."""
     best: str | None = None
     """The fastest correct candidate of the round."""
     win: bool = False

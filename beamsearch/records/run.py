@@ -96,7 +96,8 @@ class RunRecord(Record):
     settings: Settings
     environment: Environment
     who_thinks: str
-    status: Literal["running", "stopped", "finished"]
+    status: Literal["running", "waiting", "stopped", "finished"]
+    """`waiting`: for answers to a batch, a GPU elsewhere, or a larger limit."""
     stop_reason: str | None = None
     floor: Floor | None = None
     baselines: Baselines

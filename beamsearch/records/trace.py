@@ -16,6 +16,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import R
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
+from beamsearch.records.steering import Steering
 
 WORKER_FILES = (
     "input_ncu_metrics.json",
@@ -113,6 +114,7 @@ class Trace:
         self.input_record = self.round(0) / "r0-s0.json"
         self.learned_file = folder / "learned.json"
         """What earlier runs taught, as it was when the run started."""
+        self.steering_file = folder / "steering.json"
         self.scratch = folder / ".scratch"
         """Compile caches and candidates' own folders; nothing of the run's record."""
         self.activity_file = self.scratch / "activity.json"
@@ -121,9 +123,9 @@ class Trace:
         """Folder of a round."""
         return self.rounds_folder / f"round_{number}"
 
-    def worker(self, number: int, worker: int) -> Path:
-        """Folder of a worker in a round."""
-        return self.round(number) / "workers" / f"w{worker}"
+    def worker(self, number: int, worker: int | None) -> Path:
+        """Folder of a worker in a round; of none, that of a person's kernels."""
+        return self.round(number) / ("person" if worker is None else f"workers/w{worker}")
 
     def visit(self, visit: str) -> Path:
         """The anchor's time in one visit."""
@@ -162,6 +164,11 @@ class Trace:
             raise UsageError(f"{self.folder} holds no run (no run.json in it)")
         return read_record(self.run_file, RunRecord)
 
+    def steering(self) -> Steering:
+        """What people gave the run so far."""
+        path = self.steering_file
+        return read_record(path, Steering) if path.is_file() else Steering()
+
     def round_record(self, number: int) -> RoundRecord:
         """`round.json` of a completed round."""
         return read_record(self.round(number) / "round.json", RoundRecord)
@@ -187,15 +194,18 @@ class Trace:
         return not there or (there <= first and ".lock" in there)
 
     def paid_for(self) -> list[str]:
-        """What is here of answers, in words; a batch that was handed over is paid for too."""
+        """What is here of answers, in words; a batch that was handed over is paid for too, and what
+        a person gave was work."""
         found = {
             "recorded answers": self.rounds_folder.glob("round_*/workers/*/calls/*.json"),
             "answers to a batch": self.folder.glob("responses*.jsonl"),
             "a batch that was handed over": self.folder.glob("requests*.jsonl"),
+            "hints or kernels that a person gave": self.folder.glob(self.steering_file.name),
         }
         return [what for what, files in found.items() if any(files)]
 
     def sweep(self) -> None:
-        """Remove what a killed process left half-written."""
+        """Remove what a killed process left half-written; a person may be writing a hint."""
         for partial in self.folder.rglob(".*.partial"):
-            partial.unlink(missing_ok=True)
+            if self.steering_file.name not in partial.name:
+                partial.unlink(missing_ok=True)

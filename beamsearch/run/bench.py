@@ -36,12 +36,17 @@ class Bench:
         self.answers = Answers(shared.trace, self.folder, shared.proposer, shared.stop)
         self.memory = view.memory
         own = view.times.get(self.parent.name)
-        if self.parent.parent is None and own and is_win(min(view.times.values()), own):
+        first = self.parent.parent is None and not self.parent.is_persons
+        if first and own and is_win(min(view.times.values()), own):
             # It starts afresh: who sees the best kernels in full writes one of them again.
             self.memory = view.memory.with_values(best=[])
         shown = {kernel.name: kernel.source for kernel in self.memory.best}
         shown[self.parent.name] = shared.source(self.parent)
         self.candidates = Candidates(shared, view.number, assignment, self.folder, shown)
+
+    @property
+    def worker(self) -> int:
+        return self.assignment.worker
 
     def doing(self, what: str) -> None:
         self.shared.stop.check()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 NOT_REPAIRED = (Outcome.CORRECT, Outcome.NO_CODE, Outcome.DUPLICATE)
 """Nothing is wrong with it, there is nothing to repair, or its twin was repaired before."""
+CANDIDATES = "r*-[vp]*.json"
+"""The records of those judged in a round's folder of a worker, or of a person's kernels."""
 LEAST_SHARE = 0.25
 """Kernels of one problem that were written apart share up to 0.21 of their lines (imports, the
 entry's head), the median child and its parent 0.7: the runs in artifacts, of model and playbook."""
@@ -49,7 +51,8 @@ class Candidates:
 
     shared: Shared
     round: int
-    assignment: Assignment
+    assignment: Assignment | None
+    """None for a person's kernels."""
     folder: Path
     shown: Mapping[str, str] = field(default_factory=dict)
     """Name -> source of the kernels that the worker's prompts show."""
@@ -120,7 +123,8 @@ class Candidates:
 
     def _judged_before(self, key: str) -> Judgement | None:
         """The judgement of an equal kernel of this round, from before the run was stopped."""
-        for path in sorted(self.shared.trace.round(self.round).glob("workers/w*/r*-v*.json")):
+        folder = self.shared.trace.round(self.round)
+        for path in sorted([*folder.glob(f"*/{CANDIDATES}"), *folder.glob(f"*/w*/{CANDIDATES}")]):
             candidate = read_record(path, Candidate)
             elsewhere = candidate.verdict.outcome in (Outcome.DUPLICATE, Outcome.SET_ASIDE)
             if candidate.fingerprint == key and not elsewhere:
@@ -130,6 +134,7 @@ class Candidates:
     def _recorded(self, made: Made, decide: Callable[[], Judgement]) -> Candidate:
         source = made.proposal.source
         path = self.folder / f"{made.name}.py"
+        own = self.assignment
 
         def make() -> Candidate:
             judged = decide()
@@ -137,13 +142,13 @@ class Candidates:
                 _check_disk(self.folder)
             return Candidate(
                 name=made.name,
-                parent=self.assignment.parent,
+                parent=own.parent if own else None,
                 repair_of=made.repair_of,
                 tuned_from=made.tuned_from,
                 **self._built_from(made),
                 round=self.round,
-                worker=self.assignment.worker,
-                direction=self.assignment.direction,
+                worker=own.worker if own else None,
+                direction=own.direction if own else None,
                 description=made.proposal.description,
                 author=made.proposal.author,
                 kernel_file=self.shared.trace.relative(path) if source is not None else None,

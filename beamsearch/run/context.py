@@ -70,3 +70,5 @@ class RoundView:
     memory: Memory
     seen: Mapping[str, str]
     """Fingerprint, of source or compiled code -> name of the candidate that had it first."""
+    hints: list[str] = field(default_factory=list)
+    """What people advised before the round began."""

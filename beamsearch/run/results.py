@@ -22,6 +22,7 @@ COLUMNS = (
     "round",
     "worker",
     "parent",
+    "author",
     "verdict",
     "ms",
     "source",
@@ -42,6 +43,7 @@ def results_tsv(candidates: Sequence[Candidate], times: Mapping[str, float]) -> 
             str(c.round),
             "" if c.worker is None else str(c.worker),
             c.parent or "",
+            c.author,
             c.verdict.outcome.value,
             time,
             c.measurement.source if c.measurement else "",
@@ -133,8 +135,8 @@ def tuning_gain(tuning: Tuning, record: RoundRecord) -> float:
     return max(1.0, before.time_ms / min(times, default=before.time_ms))
 
 
-def promote(trace: Trace, number: int, worker: int) -> None:
-    """Copy the best worker's files to the round's folder."""
+def promote(trace: Trace, number: int, worker: int | None) -> None:
+    """Copy the best worker's files, or those of a person's kernel, to the round's folder."""
     for name in WORKER_FILES:
         source = trace.worker(number, worker) / name
         if source.is_file():
@@ -144,12 +146,10 @@ def promote(trace: Trace, number: int, worker: int) -> None:
 def absent_files(trace: Trace, number: int, best: Candidate | None) -> dict[str, str]:
     """Each of a round's files that is not there, and why."""
     why = "no candidate of the round is correct"
+    if best is not None:
+        why = "the best worker left none" if best.worker is not None else "a person gave the best"
     folder = trace.round(number)
-    return {
-        name: why if best is None else "the best worker left none"
-        for name in WORKER_FILES
-        if not (folder / name).is_file()
-    }
+    return {name: why for name in WORKER_FILES if not (folder / name).is_file()}
 
 
 def round_results(
@@ -160,7 +160,7 @@ def round_results(
     floor: Floor | None,
 ) -> None:
     """`benchmark_results.json` of a round: its best worker's results and the running best."""
-    folder = trace.worker(record.round, record.best_worker or 0)
+    folder = trace.worker(record.round, record.best_worker)
     own = read_record(folder / "benchmark_results.json", BenchmarkResults)
     running = everyone[record.running_best]
     time = running.measurement

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from beamsearch.errors import NeverAnswered, NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
 from beamsearch.llm.batch_files import Mailbox
@@ -16,12 +18,20 @@ from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
 from beamsearch.run.baseline_times import BaselineTimes
-from beamsearch.run.candidates import names_of
+from beamsearch.run.candidates import CANDIDATES, names_of
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.memory.attempts import condense
 from beamsearch.run.memory.earlier_runs import earlier
 from beamsearch.run.memory.lessons import lessons
+from beamsearch.run.person import (
+    PLAN,
+    PersonsKernels,
+    first_counted,
+    given,
+    is_unheard,
+    resume_command,
+)
 from beamsearch.run.plans import expectations, plans
 from beamsearch.run.prefetch import begin_profiles
 from beamsearch.run.progress import Progress
@@ -50,8 +60,6 @@ from beamsearch.search import (
 from beamsearch.search.difference import kernels_apart, plans_apart, spread
 from beamsearch.search.pairs import paired
 
-PLAN = "plan.json"
-"""Of a round: who does what."""
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""
 
@@ -114,7 +122,7 @@ class Rounds:
             self.shared = replace(self.shared, floor=self.floor.after(best.measurement))
             reason = stop_reason(
                 done,
-                self.limits,
+                self._limits(),
                 variants=self.shared.settings.variants,
                 speedup=1 / comparable_times(self.shared.trace, everyone)[best.name],
                 modelled=not self.shared.executor.measures,
@@ -122,10 +130,22 @@ class Rounds:
                 out_of_time=self.progress.is_out_of_time(),
             )
             if reason is not None:
+                if is_unheard(self.shared.trace):
+                    self.shared.observer.note(
+                        "what a person gave last is in no round yet; to go on with it: "
+                        f"{resume_command(self.shared.trace, self.shared.settings)}"
+                    )
                 return reason
             limit = self._round(done)
             if limit is not None:
                 return limit
+
+    def _limits(self) -> Limits:
+        """What ends the run; while a person waits to be heard, only what bounds the work."""
+        if not is_unheard(self.shared.trace):
+            return self.limits
+        free = {"patience": None, "target_speedup": None, "floor_margin": 0.0, "quiet": False}
+        return self.limits.with_values(**free)
 
     def _round(self, done: list[RoundRecord]) -> str | None:
         """One round. Which limit cut it short, where one did; it can be resumed."""
@@ -153,9 +173,18 @@ class Rounds:
             lambda: self._plan(done, view),
         )
         self.shared.observer.round_started(number, plan)
+        first = first_counted(self.shared.trace)
+        for hint in plan.hints:
+            if first[hint.number] == number:
+                self.shared.observer.note(f"hint {hint.number} counts from now on: {hint.text}")
+        view = replace(view, hints=[hint.text for hint in plan.hints])
         if self.baselines is not None:
             self.baselines.begin()
-        limit = self._work([Worker(self.shared, view, a) for a in plan.assignments])
+        jobs: list[Worker | PersonsKernels] = []
+        if plan.kernels:
+            best = by_name[done[-1].running_best]
+            jobs.append(PersonsKernels(self.shared, view, plan.kernels, best))
+        limit = self._work(jobs + [Worker(self.shared, view, a) for a in plan.assignments])
         if limit is None:
             self._close(done, plan)
         return limit
@@ -179,27 +208,29 @@ class Rounds:
         begin_profiles(self.shared, asked_about[1:])
         findings = {c.name: self.shared.findings(c) for c in asked_about}
         plan = deal(parents, findings, candidates, free=self.shared.proposer.reads_prompts)
-        return self._as_recorded(plan, view)
+        if settings.llm.run is not None:
+            return self._as_recorded(plan, view, settings.llm.run)
+        return plan.with_values(**given(self.shared.trace, view.number))
 
-    def _as_recorded(self, plan: Plan, view: RoundView) -> Plan:
+    def _as_recorded(self, plan: Plan, view: RoundView, replayed: Path) -> Plan:
         """The plan of a replay: each worker as in the recorded run, whose reply was written for
-        that parent, unless the parent is not there or is found wrong. Others' plan as it is."""
-        replayed = self.shared.settings.llm.run
-        if replayed is None:
-            return plan
+        that parent, unless the parent is not there or is found wrong; and what a person gave it."""
         file = opened_run(replayed).round(view.number) / PLAN
         if not file.is_file():
             return plan
         sound = (Outcome.CORRECT, Outcome.UNPROVEN)
         known = {c.name for c in view.candidates.values() if c.verdict.outcome in sound}
-        there = {a.worker: a for a in read_record(file, Plan).assignments if a.parent in known}
-        return Plan(assignments=[there.get(a.worker, a) for a in plan.assignments])
+        recorded_plan = read_record(file, Plan)
+        there = {a.worker: a for a in recorded_plan.assignments if a.parent in known}
+        return recorded_plan.with_values(
+            assignments=[there.get(a.worker, a) for a in plan.assignments]
+        )
 
-    def _work(self, workers: list[Worker]) -> str | None:
+    def _work(self, workers: Sequence[Worker | PersonsKernels]) -> str | None:
         """Run workers in parallel. Which limit was reached, if any; raises what a worker raised."""
-        errors: list[tuple[Worker, BaseException]] = []
+        errors: list[tuple[Worker | PersonsKernels, BaseException]] = []
 
-        def work(worker: Worker) -> None:
+        def work(worker: Worker | PersonsKernels) -> None:
             try:
                 worker.run()
             except BaseException as error:  # noqa: BLE001 - carried to the main thread and raised
@@ -227,7 +258,9 @@ class Rounds:
         return self._without_answers(workers, errors)
 
     def _without_answers(
-        self, workers: list[Worker], errors: list[tuple[Worker, BaseException]]
+        self,
+        workers: Sequence[Worker | PersonsKernels],
+        errors: list[tuple[Worker | PersonsKernels, BaseException]],
     ) -> str | None:
         """What becomes of a round in which some workers could not go on."""
         trouble = (Stopped, NoAnswer)
@@ -242,9 +275,11 @@ class Rounds:
             if isinstance(error, Stopped):
                 raise error
         later = any(not isinstance(error, NeverAnswered) for _, error in errors)
-        if len(errors) == len(workers) and later:
+        asked = [worker for worker in workers if isinstance(worker, Worker)]
+        if len(errors) == len(asked) and later:
             raise errors[0][1]  # nobody is answered: going on would only burn rounds
         for worker, error in errors:
+            assert isinstance(worker, Worker)  # nobody is asked about a person's kernels
             worker.give_up(str(error))
         return None
 
@@ -254,9 +289,9 @@ class Rounds:
         folder = self.shared.trace.round(number)
         candidates = [
             read_record(path, Candidate)
-            for assignment in plan.assignments
+            for maker in (None, *(assignment.worker for assignment in plan.assignments))
             for path in sorted(
-                self.shared.trace.worker(number, assignment.worker).glob("r*-v*.json"),
+                self.shared.trace.worker(number, maker).glob(CANDIDATES),
                 key=lambda path: path.stem,  # a repair after what it repairs
             )
         ]
@@ -277,12 +312,11 @@ class Rounds:
         worker = best.worker if best is not None else 0
         if best is not None:
             self.shared.observer.worker(worker or 0, f"profiling {best.name}")
-            assert best.worker is not None
             write_record(
-                self.shared.trace.worker(number, best.worker) / "optimized_ncu_metrics.json",
+                self.shared.trace.worker(number, worker) / "optimized_ncu_metrics.json",
                 self.shared.profile(best),
             )
-        promote(self.shared.trace, number, worker or 0)
+        promote(self.shared.trace, number, worker)
         record = RoundRecord(
             round=number,
             candidates=candidates,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
@@ -225,7 +225,7 @@ class _Run:
                 try:
                     return self._search(executor, proposer, mailbox)
                 except Waiting as error:
-                    self._stopped(str(error))
+                    self._stopped(str(error), "waiting")
                     raise Waiting(f"{error}; then: {self._resume()}") from error
                 except (Stopped, KeyboardInterrupt) as error:
                     self._stopped("interrupted")
@@ -239,8 +239,8 @@ class _Run:
                     activity.close()
                     clear_scratch(self.trace)
 
-    def _stopped(self, reason: str) -> None:
-        self.observer.run_stopped(self.progress.save(status="stopped", stop_reason=reason))
+    def _stopped(self, reason: str, status: Literal["stopped", "waiting"] = "stopped") -> None:
+        self.observer.run_stopped(self.progress.save(status=status, stop_reason=reason))
 
     def _search(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from beamsearch.problem.kernel import build, fingerprint
 from beamsearch.proposer.playbook.rewrites.launch import settings_of
@@ -15,8 +16,8 @@ from beamsearch.records.proposal import Proposal
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.trace import Trace, read_record, recorded
 from beamsearch.records.tuning import Form, Tuning
-from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import Made, names_of
+from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.results import multiple_of_floor
 from beamsearch.search import NOISE, Plan, is_win
 
@@ -26,10 +27,30 @@ JUDGED = 2
 AS_IT_IS = "as it is"
 
 
+class Maker(Protocol):
+    """Whose candidates are tuned: a worker's, or a person's."""
+
+    shared: Shared
+    view: RoundView
+    parent: Candidate
+    """What they have to beat."""
+    folder: Path
+
+    @property
+    def worker(self) -> int | None:
+        """None for a person's."""
+
+    def doing(self, what: str) -> None:
+        """Says so. Raises Stopped where the run is being stopped."""
+
+    def judge(self, made: Made, seen: Mapping[str, str]) -> Candidate:
+        """The judged candidate."""
+
+
 class Tuner:
     """Tunes the best of one worker's candidates."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Maker) -> None:
         self.bench = bench
         self.shared = bench.shared
         self.count = self.shared.settings.configurations(self.shared.executor.measures)
@@ -65,9 +86,9 @@ class Tuner:
     def _as_recorded(self, folder: Path, candidates: Sequence[Candidate]) -> list[Candidate]:
         """What the recorded run made of these candidates by tuning, judged here."""
         there = opened_run(folder)
-        worker = there.worker(self.bench.view.number, self.bench.assignment.worker)
+        worker = there.worker(self.bench.view.number, self.bench.worker)
         judged: list[Candidate] = []
-        for path in sorted(worker.glob("r*-v*-t*.json")):
+        for path in sorted(worker.glob("r*-t*.json")):
             tuned = read_record(path, Candidate)
             proposal = Proposal(
                 description=tuned.description,
@@ -147,6 +168,7 @@ def gaining(tuning: Tuning) -> list[str]:
 
 
 def tunings(trace: Trace, number: int, plan: Plan) -> list[Tuning]:
-    """The sweeps of a round, by worker."""
-    files = [trace.worker(number, a.worker) / FILE for a in plan.assignments]
+    """The sweeps of a round: of a person's kernels, then by worker."""
+    makers = [None, *(a.worker for a in plan.assignments)]
+    files = [trace.worker(number, maker) / FILE for maker in makers]
     return [read_record(path, Tuning) for path in files if path.is_file()]

@@ -20,7 +20,7 @@ from beamsearch.records.proposal import Proposal
 from beamsearch.records.round import BenchmarkResults, Result
 from beamsearch.records.trace import read_record, write_record, write_text
 from beamsearch.run.bench import Bench
-from beamsearch.run.candidates import Made, names_of
+from beamsearch.run.candidates import CANDIDATES, Made, names_of
 from beamsearch.run.plans import STRATEGY, other_way
 from beamsearch.run.repairs import Repairs
 from beamsearch.run.review import believed, pays, score
@@ -78,7 +78,7 @@ class Worker(Bench):
         self._results(judged)
 
     def _judged(self) -> list[Candidate]:
-        return [read_record(path, Candidate) for path in sorted(self.folder.glob("r*-v*.json"))]
+        return [read_record(path, Candidate) for path in sorted(self.folder.glob(CANDIDATES))]
 
     def _situation(self) -> Situation:
         self.doing(f"profiling {self.parent.name}")
@@ -104,6 +104,7 @@ class Worker(Bench):
             shares=self.assignment.shares,
             others=self.assignment.others,
             memory=self.memory,
+            hints=self.view.hints,
             tuned=self.shared.settings.configurations(self.shared.executor.measures) > 0,
         )
 

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from beamsearch.records.candidate import OPEN, Candidate, Direction
+from beamsearch.records.proposal import Proposal
 from beamsearch.records.record import Record
+from beamsearch.records.steering import Hint
 from beamsearch.records.verdict import Outcome
 from kernel_profiling.profile import Finding, FindingKind
 
@@ -51,9 +53,13 @@ class Assignment(Record):
 
 
 class Plan(Record):
-    """`plan.json` of a round: who does what."""
+    """`plan.json` of a round: who does what, and what a person gave for it."""
 
     assignments: list[Assignment]
+    hints: list[Hint] = []
+    """The advice that all its prompts see."""
+    kernels: list[Proposal] = []
+    """A person's, to be judged in it."""
 
 
 def worker_seed(seed: int, round_number: int, worker: int) -> int:

@@ -41,7 +41,7 @@ class State:
     @property
     def first(self) -> list[str]:
         """The correct kernels that the run started from, fastest first."""
-        first = [c for c in self.candidates if c.parent is None]
+        first = [c for c in self.candidates if c.parent is None and not c.is_persons]
         return [c.name for c in distinct(first, self.times)]
 
 
@@ -129,17 +129,23 @@ def settle(
 
     `confirm` says whether the first beats the second, both measured again; it is asked once, where
     the round's best beats the running best. Of equal kernels the running best is the one that
-    stays, then the earlier.
+    stays, then the earlier. The best that a person gave in the round has a place, where it is at
+    most FAMILY_REACH times slower than the fastest and there is more than one.
     """
     correct = distinct(made, times)
     best = correct[0] if correct else None
     faster = best is not None and is_win(times[best.name], times[running_best.name])
     win = best is not None and faster and confirm(best, running_best)
     running = best if best is not None and win else running_best
-    kept = [running]
+    kept = [running.name]
     if strategy.keeps_beam:
         progress = [c for c in made if c.name in times and is_progress(c, times, families)]
-        kept = survivors([running, *before, *progress], times, k, families)
-    if running not in kept:  # others that tie with it took every place
-        kept = sorted([running, *kept[:-1]], key=lambda c: times[c.name])
-    return Standing(best=best, win=win, running_best=running, beam=[c.name for c in kept])
+        found = [c.name for c in survivors([running, *before, *progress], times, k, families)]
+        near = FAMILY_REACH * times[found[0]]
+        given = [c.name for c in correct if c.is_persons and times[c.name] <= near][:1]
+        # Others that tie with the running best may have taken every place.
+        sure = list(dict.fromkeys([running.name, *given]))[:k]
+        room = min(k, len({*found, *given}))
+        others = [name for name in found if name not in sure][: room - len(sure)]
+        kept = sorted([*sure, *others], key=lambda name: times[name])
+    return Standing(best=best, win=win, running_best=running, beam=kept)

@@ -33,7 +33,7 @@ def test_first_kernels_keep_to_limits_and_are_replayed(tmp_path):
         said = beamsearch("run", problem, *options, "--max-calls", 1, code=5, **keys).stderr
         assert "1 calls (--max-calls)" in said and f"resume {folder}" in said
         record = Trace(folder).run_record()
-        assert record.status == "stopped" and "--max-calls" in record.stop_reason
+        assert record.status == "waiting" and "--max-calls" in record.stop_reason
         assert record.totals.model_calls == len(ledger(folder)) == 1
 
         # Then a larger one lets it go on

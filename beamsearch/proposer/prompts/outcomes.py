@@ -50,6 +50,8 @@ CRASHED_AT_TIMING = (
 CHECK_CHARACTERS = 1_200
 PLAN_CHARACTERS = {"bottleneck": 80, "cause": 1_200, "plan": 7_000}
 """A plan is asked for in 600 words; of 16 real ones the longest was 6,100 characters."""
+HINT_CHARACTERS = 2_000
+"""A person's advice is not cut: a longer one is refused when it is given."""
 ITEMS = 8
 """Items of evidence, and predictions."""
 ITEM_CHARACTERS = 600
@@ -109,7 +111,8 @@ def by_parent(attempts: Sequence[Attempt]) -> list[tuple[str, list[str]]]:
     stands first."""
     found: dict[str, list[str]] = {}
     for item in attempts:
-        heading = f"From `{item.parent}`" if item.parent else "First kernels"
+        heading = "Given by a person" if item.is_persons else "First kernels"
+        heading = f"From `{item.parent}`" if item.parent else heading
         found.setdefault(heading, []).append(attempt(item))
     return list(found.items())
 

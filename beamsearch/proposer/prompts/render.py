@@ -183,6 +183,7 @@ def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
         "direction": question.direction,
         "is_open": question.direction.finding == OPEN,
         "others": question.others,
+        "hints": [outcomes.lines_of(text, outcomes.HINT_CHARACTERS) for text in question.hints],
         "direction_note": facts.direction_note(question),
         "patched": question.parent,
     }

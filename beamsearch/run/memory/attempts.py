@@ -50,6 +50,7 @@ def condense(
                 expected=expected.get((candidate.round, candidate.worker)),
                 repair_of=candidate.repair_of,
                 tuned_from=candidate.tuned_from,
+                is_persons=candidate.is_persons,
             )
         )
     best: list[Shown] = []
@@ -60,8 +61,7 @@ def condense(
         text = source(c)
         # A second form of one kernel would take a page to show a constant.
         if len(best) < SHOWN and not any(alike(text, shown.source) for shown in best):
-            time = str(c.measurement)
-            best.append(Shown(name=c.name, description=c.description, time=time, source=text))
+            best.append(_shown(c, text))
     return Memory(
         attempts=attempts,
         best=best[::-1],
@@ -69,6 +69,16 @@ def condense(
         lessons=worded(taught, avoid=False),
         patterns_to_avoid=worded(taught, avoid=True),
         earlier=earlier or Earlier(),
+    )
+
+
+def _shown(c: Candidate, source: str) -> Shown:
+    return Shown(
+        name=c.name,
+        description=c.description,
+        time=str(c.measurement),
+        source=source,
+        is_persons=c.is_persons,
     )
 
 
