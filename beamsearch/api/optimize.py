@@ -33,10 +33,10 @@ def optimize(
 
     `kernel`: the first one, a file or its source; the problem's own where there is none.
     `on_event` is called with each event of the run (`beamsearch.records.event`), one at a time;
-    what it raises stops the run and is raised here. `output`: the run's folder, by default a new
-    one under runs/; one that holds the same run goes on. `settings`: those of
-    `beamsearch.settings`, by name. Raises UsageError, EndpointError where nobody can be asked, and Stopped after Ctrl-C: the
-    same call with the same `output` goes on.
+    what it raises stops the run and is raised here. `output`: the run's folder, by default a
+    new one under runs/; one that holds the same run goes on. `settings`: those of
+    `beamsearch.settings`, by name. Raises UsageError, EndpointError where nobody can be asked,
+    and Stopped after Ctrl-C: the same call with the same `output` goes on.
     """
     from beamsearch.gpu.environment import check_platform
 
