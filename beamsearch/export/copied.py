@@ -101,7 +101,7 @@ def _source_of(value: Any) -> str:
     lines = linecache.getlines(method.__code__.co_filename)
     for node in ast.walk(ast.parse("".join(lines))):
         if isinstance(node, ast.ClassDef) and node.name == value.__name__:
-            first = min(part.lineno for part in (node, *node.decorator_list))
+            first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
             if first <= method.__code__.co_firstlineno <= (node.end_lineno or first):
                 return textwrap.dedent("".join(lines[first - 1 : node.end_lineno]))
     return inspect.getsource(value)
