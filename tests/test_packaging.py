@@ -122,6 +122,13 @@ def test_runs_the_main_job_elsewhere(unpacked, tmp_path):
     )
 
 
+@pytest.mark.slow(always=True)
+def test_an_example_runs_elsewhere(unpacked, tmp_path):
+    done = python(unpacked, tmp_path, str(ROOT / "examples" / "05_module.py"))
+    assert done.returncode == 0, done.stderr
+    assert "verdict: correct, general" in done.stdout
+
+
 def test_the_standard_librarys_profiling_is_what_torch_finds_from_a_checkout(tmp_path):
     """From Python 3.15 on there is one, and a checkout has a folder of that name."""
     library = tmp_path / "library" / "profiling"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,17 +88,15 @@ class ChatModel:
     def ask(self, prompt: str, ticket: Ticket) -> Completion:
         """The model's answer. Raises EndpointError at once for a refused key, an unknown model or
         nobody listening, and NoAnswer after the last try of anything that might have passed."""
-        import asyncio
-
         # An event loop of its own: cancelling is the one way to end a reply that drips on for ever.
         body = request_body(self.name, prompt, ticket, self.sampling)
         if ticket.form is not None and self._structured:
             try:
-                return asyncio.run(self._ask(body))
+                return _ended(self._ask(body))
             except NoStructures:
                 self._structured = False  # the prompt says in words, too, what the answer holds
         body.pop("response_format", None)
-        return asyncio.run(self._ask(body))
+        return _ended(self._ask(body))
 
     async def _ask(self, body: dict[str, Any]) -> Completion:
         retries = self.retries
@@ -151,6 +150,18 @@ class ChatModel:
         if isinstance(fault, UnknownModel):
             fault = UnknownModel(f"{fault}{_near(self.name, await _listed(client))}")
         raise fault
+
+
+def _ended(asking: Coroutine[Any, Any, Completion]) -> Completion:
+    """The result, in a thread of its own where this one has an event loop, as in a notebook."""
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(asking)
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(asyncio.run, asking).result()
 
 
 class NoStructures(EndpointError):

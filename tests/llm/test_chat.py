@@ -1,5 +1,6 @@
 """Asking a real HTTP server that falters, refuses, or is not there."""
 
+import asyncio
 import socket
 import time
 import traceback
@@ -41,6 +42,14 @@ def test_an_answer_comes_with_what_it_cost():
     assert answer.model == DEFAULT_MODEL
     assert (answer.tokens_in, answer.tokens_cached, answer.tokens_out) == (2, 16, 5)
     assert answer.tokens_reasoning is None and answer.retries == 0
+
+
+def test_a_notebook_which_has_an_event_loop_of_its_own_is_answered():
+    async def cell(base_url):
+        return chat(base_url).ask("hello there", TICKET)
+
+    with serving(script=Script(key=KEY, think=echo)) as base_url:
+        assert asyncio.run(cell(base_url)).text == "you said hello there"
 
 
 def test_an_answer_in_parts_is_one_text_with_the_ends_of_lines_that_files_keep():
