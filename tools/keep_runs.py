@@ -15,7 +15,10 @@ import sys
 import tarfile
 from pathlib import Path
 
-LEFT_OUT = ("problem.py", "*prompt*.txt", "requests*.jsonl", ".lock", ".scratch", "compiled")
+LEFT_OUT = (
+    *("problem.py", "*prompt*.txt", "requests*.jsonl", "report.html", "*_texts", ".lock"),
+    *(".scratch", "compiled"),
+)
 """Names of files and folders: with the problem's text in them, or of no use elsewhere."""
 
 

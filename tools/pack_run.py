@@ -69,11 +69,13 @@ def kept(trace: Trace, rounds: bool) -> list[Path]:
 
 
 def write_archive(folder: Path, archive: Path) -> None:
-    """Every file of a folder but hidden ones, by name."""
+    """Every file of a folder but hidden ones and what the others give again, by name."""
     with tarfile.open(archive, "w:xz", preset=PRESET) as members:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder)
-            if path.is_file() and not any(part.startswith(".") for part in name.parts):
+            made_anew = path in (Trace(folder).page_file, Trace(folder).picture_file)
+            hidden = any(part.startswith(".") for part in name.parts)
+            if path.is_file() and not (made_anew or hidden):
                 member = tarfile.TarInfo(name.as_posix())  # no owner, and a clock at 0
                 member.size = path.stat().st_size
                 with path.open("rb") as content:

@@ -16,6 +16,7 @@ from beamsearch.paths import command
 from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.records.activity import Activity
 from beamsearch.records.baselines import BASELINES, called
+from beamsearch.records.trace import Trace
 from beamsearch.report.numbers import clock, configuration, of_products, progress, spread, tell
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ def closing(record: RunRecord, folder: Path, told: Collection[str]) -> list[str]
     lines += account(totals)
     if (folder / WINNER).is_file():
         lines.append(f"kernel: {folder / WINNER}")
+    page = Trace(folder).page_file
+    if page.is_file():
+        lines.append(f"page:   {page}")
     lines.append(f"trace:  {folder}")
     lines += [f"note: {text}" for text in record.notes if text not in told]
     return lines
@@ -106,7 +110,6 @@ def paid_in_all(record: RunRecord, folder: Path) -> list[str]:
     if not record.totals.model_calls:
         return []
     from beamsearch.llm.costs import paid, run_prices
-    from beamsearch.records.trace import Trace
 
     trace = Trace(folder)
     cost = paid(trace, run_prices(trace, record.settings.prices), {})

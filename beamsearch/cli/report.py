@@ -42,12 +42,12 @@ def report(
 def made(run: Path, output: Path | None = None) -> Path:
     """Write a run's page, and say where. Raises UsageError where there is nothing to write."""
     from beamsearch.records.packed import opened_run
-    from beamsearch.report.page import PAGE, leave_report, write_report
+    from beamsearch.report.page import leave_report, write_report
     from beamsearch.report.run_data import RunData
 
     trace = opened_run(run)
     place = output or default_page(run)
-    if place == trace.folder / PAGE:
+    if place == trace.page_file:
         leave_report(trace)
     else:
         write_report(RunData(trace), place)
@@ -57,10 +57,10 @@ def made(run: Path, output: Path | None = None) -> Path:
 def default_page(run: Path) -> Path:
     """Where a run's page is where nobody says another place."""
     from beamsearch.records.packed import ARCHIVE
-    from beamsearch.report.page import PAGE
+    from beamsearch.records.trace import Trace
 
     packed = (run / ARCHIVE).is_file()
-    return Path(f"{run.resolve().name}.html") if packed else run / PAGE
+    return Path(f"{run.resolve().name}.html") if packed else Trace(run).page_file
 
 
 def _of_suite(folder: Path, output: Path | None) -> Path:
@@ -74,7 +74,8 @@ def _of_suite(folder: Path, output: Path | None) -> Path:
 
 def _compared(runs: list[Path], output: Path) -> Path:
     from beamsearch.records.packed import opened_run
-    from beamsearch.report.page import PAGE, write_comparison
+    from beamsearch.records.trace import Trace
+    from beamsearch.report.page import write_comparison
     from beamsearch.report.run_data import RunData
 
     data: dict[str, RunData] = {}
@@ -84,7 +85,8 @@ def _compared(runs: list[Path], output: Path) -> Path:
         if name in data:
             raise UsageError(f"{run} is given twice")
         data[name] = RunData(opened_run(run))
-        if (run / PAGE).is_file():
-            pages[name] = (run / PAGE).resolve().as_uri()
+        page = Trace(run).page_file
+        if page.is_file():
+            pages[name] = page.resolve().as_uri()
     write_comparison(data, pages, output)
     return output

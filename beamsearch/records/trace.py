@@ -107,6 +107,8 @@ class Trace:
         """The user's own price list, as it was when the run started."""
         self.best_kernel_file = folder / "optimized_kernel_beam_search.py"
         self.confirmation_file = folder / "confirmation.json"
+        self.page_file = folder / "report.html"
+        self.picture_file = folder / "progress.svg"
         self.secret_file = folder / ".secret_seed"
         """What the judge's inputs are drawn from, where no seed was asked for."""
         self.rounds_folder = folder / "optimization_trace"

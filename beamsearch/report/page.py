@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _NAME = re.compile(r"\br\d+-[sw]\d+(-v\d+)?(-[ft]\d+)*\b")
-PAGE, PICTURE = "report.html", "progress.svg"
 NO_PLOTS = "no plots: matplotlib is not installed here; `pip install matplotlib`, then `report RUN`"
 
 
@@ -40,9 +39,9 @@ def leave_report(trace: Trace) -> None:
     """`report.html` and `progress.svg` beside `run.json`. Raises UsageError where the run has no
     completed round, or a file cannot be read or written."""
     run = RunData(trace)
-    write_report(run, trace.folder / PAGE)
+    write_report(run, trace.page_file)
     if plots.can_plot():
-        write_text(trace.folder / PICTURE, plots.small_curve(run))
+        write_text(trace.picture_file, plots.small_curve(run))
 
 
 def write_comparison(runs: Mapping[str, RunData], pages: Mapping[str, str], page: Path) -> None:
