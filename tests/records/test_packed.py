@@ -97,7 +97,7 @@ def test_results_without_their_archive_are_an_error_that_says_where_it_is(finish
 
 def test_nothing_is_written_into_a_packed_run(finished, tmp_path):
     pack(finished, tmp_path / "packed", rounds=True)
-    with pytest.raises(UsageError, match=r"`resume .*packed` goes on with a copy"):
+    with pytest.raises(UsageError, match=r"resume .*packed` goes on with a copy"):
         written_run(tmp_path / "packed")
     assert written_run(finished).folder == finished
 

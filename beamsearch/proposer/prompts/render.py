@@ -27,7 +27,8 @@ from beamsearch.proposer.questions import (
     VariantsQuestion,
 )
 from beamsearch.records.candidate import OPEN
-from kernel_profiling.findings.findings import kinds as known_kinds
+from kernel_profiling.findings.findings import brought
+from kernel_profiling.profile import FindingKind
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -218,7 +219,7 @@ def _notes(question: Question | FirstQuestion) -> list[Note]:
     """The notes for a question, as many as their own budget holds; none where none helps."""
     if question.purpose not in ("first", "diagnosis", "variants"):
         return []
-    kinds = known_kinds()
+    kinds = [*FindingKind, *brought()]
     text = question.problem.source
     if not isinstance(question, FirstQuestion):
         found = [str(finding.kind) for finding in question.findings]
