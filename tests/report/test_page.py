@@ -196,6 +196,7 @@ def test_modelled_times_carry_their_sign_everywhere(tmp_path):
     run = RunData(modelled(tmp_path / "run"))
     page = made(run, tmp_path / "page.html")
     assert "modelled for" in page.text and "Nothing was measured" in page.text
+    assert "second measurement" not in page.text
     top = page.text.split("What was tried in vain")[0]
     bare = re.search(r"(?<![~\d.])\d+\.\d+(x \(| ms)", top)
     assert bare is None, top[bare.start() - 80 : bare.end() + 40]
