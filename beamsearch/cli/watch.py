@@ -41,7 +41,7 @@ def watch(run: RunArgument) -> None:
 
 def _waits(now: Snapshot, trace: Trace) -> bool:
     """Whether the run stopped to be given answers to its questions."""
-    return now.record.status == "stopped" and any(trace.folder.glob("requests*.jsonl"))
+    return now.record.status == "waiting" and any(trace.folder.glob("requests*.jsonl"))
 
 
 def _on_screen(trace: Trace) -> Snapshot:
@@ -111,6 +111,6 @@ def _tell_end(now: Snapshot, run: Path) -> None:
         return
     if record.status == "running":
         raise BeamsearchError(f"nobody works on this run: its process was killed; {again}")
-    if record.stop_reason and record.stop_reason.startswith("waits"):
+    if record.status == "waiting":
         raise Waiting(f"{record.stop_reason}; then: {command('resume', run)}")
     raise Stopped(f"this run was stopped ({record.stop_reason}); {again}")

@@ -24,7 +24,7 @@ from beamsearch.report.texts import Texts
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_NAME = re.compile(r"\br\d+-[sw]\d+(-v\d+)?(-[ft]\d+)*\b")
+_NAME = re.compile(r"\br\d+-[swp]\d+(-v\d+)?(-[ft]\d+)*\b")
 NO_PLOTS = "no plots: matplotlib is not installed here; `pip install matplotlib`, then `report RUN`"
 
 

@@ -15,7 +15,7 @@ from beamsearch.errors import UsageError
 from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace
-from beamsearch.run.lock import folder_lock, is_locked
+from beamsearch.run.lock import folder_lock, is_worked_on
 
 COMPILED = ("__pycache__", "*.ncu-rep", "*.cubin", "*.ptx", "*.ttir", "*.ttgir", "*.llir")
 """What profilers and compilers leave, by name; nothing of it stands in a record."""
@@ -40,7 +40,7 @@ class State(StrEnum):
 
 def state_of(folder: Path, record: RunRecord) -> State:
     """How the run in a folder stands, whatever its last process had time to write."""
-    if is_locked(folder):
+    if is_worked_on(folder):
         return State.RUNNING
     return State.STOPPED if record.status == "running" else State(record.status)
 

@@ -52,20 +52,6 @@ def folder_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def is_locked(folder: Path) -> bool:
-    """Whether a process works on the run in a folder."""
-    try:
-        stream = (folder / ".lock").open()
-    except OSError:
-        return False  # nobody ever did, or it is not for us
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
-
-
 @contextmanager
 def in_turn(file: Path) -> Iterator[None]:
     """Waits until no other process is in a block of the same file."""
