@@ -39,7 +39,7 @@ def recorded() -> Iterator[dict[str, Any]]:
                     seen.add(source)
                     yield {
                         "name": f"{folder.parent.name}/{folder.name[:2]}/{candidate.name}",
-                        "author": "input" if candidate.parent is None else folder.parent.name,
+                        "author": "input" if candidate.is_first else folder.parent.name,
                         "problem": folder.name,
                         "ms": time.time_ms,
                         "configs": time.configs,

@@ -8,6 +8,7 @@ from beamsearch.report.numbers import clock
 from beamsearch.run.results import tuning_gain
 
 if TYPE_CHECKING:
+    from beamsearch.llm.costs import Paid
     from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import Totals
     from beamsearch.records.usage import LaneUse
@@ -38,6 +39,11 @@ def lane(use: LaneUse) -> list[str]:
     return [
         f"GPU lane: {use.share:.0%} busy ({_seconds(use.busy_s)}); idle for: {idle or 'nothing'}"
     ]
+
+
+def in_all(paid: Paid) -> str:
+    """What the models were paid."""
+    return f"models: {paid.total} (prices of {paid.prices_of})"
 
 
 def swept(record: RoundRecord) -> list[str]:

@@ -19,6 +19,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.packed import opened_run
 from beamsearch.records.record import Record
 from beamsearch.report.numbers import clock, progress, sign
+from beamsearch.report.words import spread
 from beamsearch.run.candidates import source_fingerprint
 from beamsearch.run.folders import State, state_of
 
@@ -54,7 +55,7 @@ class Compared(Record):
     seconds: float
 
 
-class Comparison(Record):
+class SideBySide(Record):
     """All of them."""
 
     runs: list[Compared]
@@ -67,7 +68,7 @@ class Comparison(Record):
     same_target: bool
 
 
-def compared(folders: Sequence[Path]) -> Comparison:
+def compared(folders: Sequence[Path]) -> SideBySide:
     """Runs, packed or not. Raises UsageError where one cannot be read."""
     traces = [opened_run(folder) for folder in folders]
     records = [trace.run_record() for trace in traces]
@@ -105,7 +106,7 @@ def compared(folders: Sequence[Path]) -> Comparison:
         (trace.problem_file.read_text(), run.dtype, run.scaled)
         for trace, run in zip(traces, runs, strict=True)
     }
-    return Comparison(
+    return SideBySide(
         runs=runs,
         settings={
             name: [one[name] for one in settings]
@@ -118,7 +119,7 @@ def compared(folders: Sequence[Path]) -> Comparison:
     )
 
 
-def print_table(found: Comparison) -> None:
+def print_table(found: SideBySide) -> None:
     """A column a run, and what may not be read from it."""
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -144,7 +145,7 @@ def _letter(number: int) -> str:
     return (_letter(more - 1) if more else "") + ascii_uppercase[last]
 
 
-def rows(found: Comparison) -> list[tuple[str, list[str]]]:
+def rows(found: SideBySide) -> list[tuple[str, list[str]]]:
     """What is told of the runs, and a text for each; what none of them has is left out."""
     tellers: dict[str, Callable[[Compared], str]] = {
         "problem": lambda run: f"{run.problem} in {run.dtype}",
@@ -177,9 +178,8 @@ def rows(found: Comparison) -> list[tuple[str, list[str]]]:
 def _time(run: Compared) -> str:
     if run.time is None:
         return ""
-    own = run.time
-    spread = f" [{own.p20_ms:.4g}, {own.p80_ms:.4g}]" if own.p20_ms and own.p80_ms else ""
-    return f"{own}{spread}{'' if run.confirmed or not spread else ', not confirmed'}"
+    sure = run.confirmed or run.time.source == "modelled"
+    return f"{spread(run.time)}{'' if sure else ', not confirmed'}"
 
 
 def _over(baseline: str, run: Compared) -> str:
@@ -194,7 +194,7 @@ def _tokens(paid: Sum) -> str:
     return f"{paid.tokens_in} in, {paid.tokens_out} out" if paid.calls else ""
 
 
-def sentences(found: Comparison) -> list[str]:
+def sentences(found: SideBySide) -> list[str]:
     """What of the table compares, and what does not."""
     told = [
         "Times of two runs are of different stays on a GPU and do not compare; ratios do, each "

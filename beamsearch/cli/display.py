@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from beamsearch.cli.account import account, differences, swept
+from beamsearch.cli.account import account, differences, in_all, swept
 from beamsearch.cli.clean import clean
 from beamsearch.cli.screen import search_in_words
 from beamsearch.paths import command
@@ -17,7 +17,7 @@ from beamsearch.proposer.prompts.facts import one_line
 from beamsearch.records.activity import Activity
 from beamsearch.records.baselines import BASELINES, called
 from beamsearch.records.trace import Trace
-from beamsearch.report.numbers import clock, configuration, of_products, progress, spread, tell
+from beamsearch.report.numbers import clock, configuration, of_products, plus_minus, progress, tell
 
 if TYPE_CHECKING:
     from beamsearch.records.baselines import Baselines
@@ -112,15 +112,14 @@ def paid_in_all(record: RunRecord, folder: Path) -> list[str]:
     from beamsearch.llm.costs import paid, run_prices
 
     trace = Trace(folder)
-    cost = paid(trace, run_prices(trace, record.settings.prices), {})
-    return [f"models: {cost.total} (prices of {cost.prices_of})"]
+    return [in_all(paid(trace, run_prices(trace, record.settings.prices), {}))]
 
 
 def describe_candidate(candidate: Candidate, description: str | None = None) -> str:
     """A candidate in one line: name, time or failure, description (its own, if none is given)."""
     verdict = candidate.verdict
     if candidate.measurement is not None:
-        found = f"{candidate.measurement}{spread(candidate.measurement)}"
+        found = f"{candidate.measurement}{plus_minus(candidate.measurement)}"
     elif verdict.correct:
         found = "correct, not timed"
     else:

@@ -84,7 +84,7 @@ def clean(
     freed = 0
     for item in spare:
         try:
-            freed += folders.clean(item.folder)
+            freed += folders.free(item.folder)
         except UsageError as error:  # somebody has begun to work on it
             typer.echo(str(error), err=True)
     typer.echo(f"freed {in_bytes(freed)}")

@@ -114,7 +114,9 @@ def costs(paid: Paid) -> list[str]:
     """What the models were paid, and what for; nothing where none was asked."""
     if not paid.total.calls:
         return []
-    lines = ["", f"models: {paid.total} (prices of {paid.prices_of})"]
+    from beamsearch.cli.account import in_all
+
+    lines = ["", in_all(paid)]
     if paid.cost_per_win_usd is not None:
         lines[-1] += f"; ${paid.cost_per_win_usd:.4f} a win"
     if paid.hand_overs:

@@ -80,6 +80,11 @@ class Candidate(Record):
         return _FINDINGS.sub("", value)
 
     @property
+    def is_first(self) -> bool:
+        """Whether the run began with it."""
+        return self.parent is None and not self.is_persons
+
+    @property
     def is_persons(self) -> bool:
         """Whether a person gave it."""
         return self.author == PERSON

@@ -31,6 +31,8 @@ WORKER_FILES = (
 )
 """What a worker leaves, and what the round's folder holds a copy of from its best worker (beside
 `benchmark_results.json`, which speaks of the whole round there)."""
+CANDIDATES = "r*-[vp]*.json"
+"""The records of those judged in a round's folder of a worker, or of a person's kernels."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -128,6 +130,11 @@ class Trace:
     def worker(self, number: int, worker: int | None) -> Path:
         """Folder of a worker in a round; of none, that of a person's kernels."""
         return self.round(number) / ("person" if worker is None else f"workers/w{worker}")
+
+    def judged(self, number: int) -> list[Path]:
+        """Records of a round's candidates so far: a person's kernels, then by worker."""
+        folder = self.round(number)
+        return sorted([*folder.glob(f"person/{CANDIDATES}"), *folder.glob(f"*/w*/{CANDIDATES}")])
 
     def visit(self, visit: str) -> Path:
         """The anchor's time in one visit."""

@@ -79,7 +79,7 @@ def sign(time: Measurement | None) -> str:
     return "~" if time is not None and time.source == "modelled" else ""
 
 
-def spread(time: Measurement) -> str:
+def plus_minus(time: Measurement) -> str:
     """` ±0.3%`: half of the range from the 20th to the 80th percentile of the timed calls."""
     if time.p20_ms is None or time.p80_ms is None or not time.time_ms:
         return ""

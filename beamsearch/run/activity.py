@@ -8,7 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beamsearch.errors import UsageError
 from beamsearch.records.activity import Activity
+from beamsearch.records.trace import write_record
 
 if TYPE_CHECKING:
     from beamsearch.records.candidate import Candidate
@@ -33,11 +35,8 @@ class ActivityFile:
         self._activity = activity
         if self._closed:
             return
-        partial = self._path.with_name(f".{self._path.name}.partial")
-        with suppress(OSError):  # that nobody can watch is no reason for a run to end
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(activity.model_dump_json())
-            partial.replace(self._path)
+        with suppress(UsageError):  # that nobody can watch is no reason for a run to end
+            write_record(self._path, activity)
 
     def close(self) -> None:
         """Remove the file; nothing is written any more."""

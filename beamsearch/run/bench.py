@@ -36,8 +36,7 @@ class Bench:
         self.answers = Answers(shared.trace, self.folder, shared.proposer, shared.stop)
         self.memory = view.memory
         own = view.times.get(self.parent.name)
-        first = self.parent.parent is None and not self.parent.is_persons
-        if first and own and is_win(min(view.times.values()), own):
+        if self.parent.is_first and own and is_win(min(view.times.values()), own):
             # It starts afresh: who sees the best kernels in full writes one of them again.
             self.memory = view.memory.with_values(best=[])
         shown = {kernel.name: kernel.source for kernel in self.memory.best}
@@ -65,8 +64,10 @@ class Bench:
             except UnreadableReply as error:
                 problem = str(error)
                 prompt = reask(prompt, text, problem)
-        worker = f"r{self.view.number}-w{self.assignment.worker}"
-        self.shared.observer.note(f"{worker}: its {question.purpose} could not be read: {problem}")
+        if question.purpose not in ("variants", "repair"):  # a candidate's line tells of those
+            worker = f"r{self.view.number}-w{self.assignment.worker}"
+            told = f"{worker}: its {question.purpose} could not be read: {problem}"
+            self.shared.observer.note(told)
         return None, problem
 
     def ask_for_kernels(

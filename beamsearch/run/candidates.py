@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 NOT_REPAIRED = (Outcome.CORRECT, Outcome.NO_CODE, Outcome.DUPLICATE)
 """Nothing is wrong with it, there is nothing to repair, or its twin was repaired before."""
-CANDIDATES = "r*-[vp]*.json"
-"""The records of those judged in a round's folder of a worker, or of a person's kernels."""
 LEAST_SHARE = 0.25
 """Kernels of one problem that were written apart share up to 0.21 of their lines (imports, the
 entry's head), the median child and its parent 0.7: the runs in artifacts, of model and playbook."""
@@ -123,8 +121,7 @@ class Candidates:
 
     def _judged_before(self, key: str) -> Judgement | None:
         """The judgement of an equal kernel of this round, from before the run was stopped."""
-        folder = self.shared.trace.round(self.round)
-        for path in sorted([*folder.glob(f"*/{CANDIDATES}"), *folder.glob(f"*/w*/{CANDIDATES}")]):
+        for path in self.shared.trace.judged(self.round):
             candidate = read_record(path, Candidate)
             elsewhere = candidate.verdict.outcome in (Outcome.DUPLICATE, Outcome.SET_ASIDE)
             if candidate.fingerprint == key and not elsewhere:

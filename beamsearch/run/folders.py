@@ -112,7 +112,7 @@ def _alike(folder: Path, gone: set[Path]) -> list[list[Path]]:
     return [paths for paths in alike.values() if len(paths) > 1]
 
 
-def clean(folder: Path) -> int:
+def free(folder: Path) -> int:
     """Free what can go from a finished run's folder; how many bytes. It holds the folder's lock, so
     that nobody begins to work there. Raises UsageError where somebody does, or where the run is not
     finished."""

@@ -15,10 +15,10 @@ from beamsearch.records.job import CompareJob, Comparison, Subject
 from beamsearch.records.packed import opened_run
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
-from beamsearch.records.trace import read_record, recorded, write_record
+from beamsearch.records.trace import CANDIDATES, read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
 from beamsearch.run.baseline_times import BaselineTimes
-from beamsearch.run.candidates import CANDIDATES, names_of
+from beamsearch.run.candidates import names_of
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.memory.attempts import condense

@@ -72,7 +72,7 @@ class SnapshotReader:
         number = len(rounds)
         folder = self.trace.round(number)
         plan = folder / "plan.json"
-        judged = sorted(folder.glob("workers/w*/r*-v*.json"), key=lambda p: p.stat().st_mtime_ns)
+        judged = sorted(self.trace.judged(number), key=lambda path: path.stat().st_mtime_ns)
         return Snapshot(
             record=record,
             is_worked_on=works,

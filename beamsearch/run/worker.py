@@ -18,9 +18,9 @@ from beamsearch.proposer.replies import (
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.proposal import Proposal
 from beamsearch.records.round import BenchmarkResults, Result
-from beamsearch.records.trace import read_record, write_record, write_text
+from beamsearch.records.trace import CANDIDATES, read_record, write_record, write_text
 from beamsearch.run.bench import Bench
-from beamsearch.run.candidates import CANDIDATES, Made, names_of
+from beamsearch.run.candidates import Made, names_of
 from beamsearch.run.plans import STRATEGY, other_way
 from beamsearch.run.repairs import Repairs
 from beamsearch.run.review import believed, pays, score

@@ -41,7 +41,7 @@ class State:
     @property
     def first(self) -> list[str]:
         """The correct kernels that the run started from, fastest first."""
-        first = [c for c in self.candidates if c.parent is None and not c.is_persons]
+        first = [c for c in self.candidates if c.is_first]
         return [c.name for c in distinct(first, self.times)]
 
 

@@ -10,7 +10,7 @@ from beamsearch.records.job import Comparison
 from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record, write_record
-from beamsearch.report.numbers import configuration, spread
+from beamsearch.report.numbers import configuration, plus_minus
 from beamsearch.search.pairs import paired
 from tests import ROOT
 from tests.cli.test_display import NO_GPU, Outcome, candidate, measured
@@ -115,4 +115,4 @@ def test_candidates_of_a_round_that_begin_alike_show_where_they_differ(beamsearc
 )
 def test_what_an_autotuner_chose_is_told(configs, told):
     time = measured(1.0, "a").with_values(configs=configs, p20_ms=0.99, p80_ms=1.03)
-    assert configuration(time) == told and spread(time) == " ±2.0%"
+    assert configuration(time) == told and plus_minus(time) == " ±2.0%"
