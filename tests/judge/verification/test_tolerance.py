@@ -12,7 +12,14 @@ from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSets
 from beamsearch.judge.verification.negative_controls import expect
 from beamsearch.judge.verification.oracle import DOUBLE_FLOPS, oracle_dtype
-from beamsearch.judge.verification.tolerance import Scale, compare, mean_and_spread
+from beamsearch.judge.verification.tolerance import (
+    TOLERANCE,
+    Scale,
+    compare,
+    mean_and_spread,
+    rms_error,
+)
+from beamsearch.problem.input_values import draw
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem, find_problem
@@ -176,3 +183,22 @@ def test_an_oracle_is_in_float64_where_the_gpu_has_units_for_it(monkeypatch, gpu
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: gpu)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 37, 1 << 37))
     assert oracle_dtype(problem, "cuda:0") is wide
+
+
+def test_a_variance_by_difference_is_wrong_far_below_zero_and_one_of_two_passes_right() -> None:
+    """What puts the rows of `far_below` where they are: sums of squares cancel there."""
+    torch.manual_seed(0)
+    x = draw("far_below", (256, 4096), "cpu", torch.float32)
+    own = torch.nn.functional.layer_norm(x, (4096,))
+    exact = torch.nn.functional.layer_norm(x.double(), (4096,)).float()
+    scale = Scale(float(exact.std()), rms_error(own, exact), TOLERANCE["float32"])
+    mean = x.mean(1, keepdim=True)
+    variances = {
+        "by difference": (x.square().mean(1, keepdim=True) - mean.square()).clamp(min=0),
+        "in two passes": (x - mean).square().mean(1, keepdim=True),
+    }
+    wrong = {
+        name: compare((x - mean) * torch.rsqrt(variance + 1e-5), exact, scale).wrong
+        for name, variance in variances.items()
+    }
+    assert wrong["by difference"] > x.numel() / 100 and wrong["in two passes"] == 0
