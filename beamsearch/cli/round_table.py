@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from beamsearch.cli.account import differences, swept
 from beamsearch.cli.display import describe_candidate
-from beamsearch.records.job import Comparison
-from beamsearch.records.ratios import comparable_times
-from beamsearch.records.trace import read_record
 from beamsearch.report.numbers import of_floor, sign
-from beamsearch.search.pairs import MODELLED_NOISE, NOISE, paired
+from beamsearch.report.words import beside
 
 if TYPE_CHECKING:
-    from beamsearch.records.candidate import Candidate
-    from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
     from beamsearch.records.trace import Trace
 
@@ -54,34 +48,6 @@ def table(trace: Trace, record: RunRecord) -> list[str]:
         lines += [f"    {line}" for line in [*beside(trace, item, by_name), *swept(item)]]
         lines += [f"    {line}" for line in differences(item)]
     return lines
-
-
-def beside(trace: Trace, item: RoundRecord, by_name: Mapping[str, Candidate]) -> list[str]:
-    """Why the round's best is a win or none: the two timed in turn, where that was done; else
-    where its time reads as no slower than that of the best before it."""
-    path = trace.round(item.round) / "confirmation.json"
-    if not path.is_file():
-        if item.win or item.best in (None, item.running_best):
-            return []
-        pair = [by_name[name] for name in (item.best, item.running_best) if name]
-        own, before = comparable_times(trace, pair).values()
-        if own > before and pair[0].time_ms > pair[1].time_ms:
-            return []
-        modelled = pair[0].measurement is not None and pair[0].measurement.source == "modelled"
-        noise = MODELLED_NOISE if modelled else NOISE
-        return [
-            f"{item.best} beside {item.running_best}: {own / before:.3f} of its time, by their "
-            f"ratios to the first kernel; no win, which takes {noise:.0%}"
-        ]
-    turns = read_record(path, Comparison).turns
-    other = next((name for name in turns if name != item.best), None)
-    if item.best not in turns or other is None or len(turns[item.best]) != len(turns[other]):
-        return []
-    found = paired(turns[item.best], turns[other])
-    return [
-        f"{item.best} beside {other}, taking turns: {found.median:.3f} of its time "
-        f"({found.low:.3f} to {found.high:.3f}): {found.verdict}"
-    ]
 
 
 def distinct(texts: list[str], width: int = 70) -> list[str]:
