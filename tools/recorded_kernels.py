@@ -3,8 +3,8 @@
 `python tools/recorded_kernels.py` captures, compiles and traces every correct kernel of the runs in
 artifacts/ without a GPU (about an hour on two cores) and writes tests/data/h200_recorded.json:
 with it, the modelled time is held against kernels that it was not made for. What is in the table
-already stays. `--others FILE` adds kernels from elsewhere: JSON lines with name, author, problem,
-ms (measured), configs (of autotuned ones) and source.
+already stays. `--runs FOLDER` takes the runs in a folder too; `--others FILE FOLDER` kernels from
+elsewhere, as `tools/measure_others.py` wrote them, and the folder in which it found them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 TABLE = ROOT / "tests" / "data" / "h200_recorded.json"
+KEPT = ("name", "author", "problem", "dtype", "ms")
+"""What the table says of a kernel beside its works: its source stays where it is."""
 
 
-def recorded() -> Iterator[dict[str, Any]]:
-    """The correct, measured kernels of every recorded run, each source once a problem."""
+def recorded(folders: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """The correct, measured kernels of runs, each source once a problem."""
     from beamsearch.records.packed import opened_run
 
-    for folder in sorted(path.parent for path in (ROOT / "artifacts").glob("*/*/run.json")):
+    for folder in folders:
         trace, seen = opened_run(folder), set()
         for record in trace.completed_rounds():
             for candidate in record.candidates:
@@ -37,14 +39,25 @@ def recorded() -> Iterator[dict[str, Any]]:
                 source = trace.kernel_source(candidate)
                 if source not in seen:
                     seen.add(source)
+                    of = trace.problem_file if trace.problem_file.is_file() else folder.name
                     yield {
                         "name": f"{folder.parent.name}/{folder.name[:2]}/{candidate.name}",
                         "author": "input" if candidate.is_first else folder.parent.name,
                         "problem": folder.name,
+                        "dtype": trace.run_record().problem_dtype,
                         "ms": time.time_ms,
                         "configs": time.configs,
                         "source": source,
+                        "of": str(of),
                     }
+
+
+def others(lines: Path, folder: Path) -> Iterator[dict[str, Any]]:
+    """The correct, measured kernels of a file of `tools/measure_others.py`."""
+    for row in map(json.loads, lines.read_text().splitlines()):
+        if row["ms"] is not None:
+            of = folder / row["problem"] / "problem.py"
+            yield row | {"of": str(of) if of.is_file() else row["problem"]}
 
 
 def looked_at(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -54,17 +67,19 @@ def looked_at(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     from beamsearch.judge.rejection import Log, Rejected
     from beamsearch.judge.sandbox.processes import ForkServers
     from beamsearch.judge.without_gpu import ModellingJudge
+    from beamsearch.problem.least_work import least_work
     from beamsearch.problem.problem import find_problem
     from kernel_profiling.estimate.time_model import work_of
     from kernel_profiling.estimate.traffic import pair_launches
 
     gpu = modelled("h200").gpu
-    for problem in dict.fromkeys(row["problem"] for row in rows):
+    for name, dtype in dict.fromkeys((row["of"], row["dtype"]) for row in rows):
+        problem = find_problem(name).with_dtype(dtype)
         with tempfile.TemporaryDirectory() as folder:
             servers = ForkServers(Path(folder), interpreter=True)
             servers.start()
             judge = ModellingJudge(
-                find_problem(problem),
+                problem,
                 gpu,
                 servers,
                 Path(folder),
@@ -73,8 +88,9 @@ def looked_at(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 strict_nan=False,
                 usage=Usage(),
             )
-            for row in (row for row in rows if row["problem"] == problem):
-                found = {k: v for k, v in row.items() if k not in ("source", "configs")}
+            least = least_work(problem).least_bytes
+            for row in (row for row in rows if (row["of"], row["dtype"]) == (name, dtype)):
+                found = {key: row[key] for key in KEPT} | {"least_bytes": least}
                 log = Log()
                 try:
                     captured, path = judge._captured(row["source"], log, {})
@@ -106,14 +122,16 @@ def short(value: Any) -> Any:
 def main() -> None:
     """Look at what the table lacks, and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--others", type=Path)
+    parser.add_argument("--runs", type=Path, default=ROOT / "artifacts", metavar="FOLDER")
+    parser.add_argument("--others", type=Path, nargs=2, metavar=("FILE", "FOLDER"))
     arguments = parser.parse_args()
     there = json.loads(TABLE.read_text()) if TABLE.is_file() else []
     known = {row["name"] for row in there}
-    rows = [row for row in recorded() if row["name"] not in known]
+    found = arguments.runs.rglob("run.json")
+    rows = list(recorded(sorted(path.parent for path in found)))
     if arguments.others is not None:
-        more = map(json.loads, arguments.others.read_text().splitlines())
-        rows += [row for row in more if row["ms"] is not None and row["name"] not in known]
+        rows += others(*arguments.others)
+    rows = [row for row in rows if row["name"] not in known]
     for row in looked_at(rows):
         there.append(short(row))
         print(row["name"], row["failed"] or "", flush=True)

@@ -6,7 +6,8 @@ import ast
 import difflib
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -182,7 +183,8 @@ def alike(one: str, other: str) -> bool:
 
 def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
     """The one binding: a call without arguments, used by verification, timing and profiling. One
-    with `*args, **kwargs`, to be called in any way, gets everything by name.
+    with `*args, **kwargs`, to be called in any way, gets everything by name; one with `*args` alone
+    gets there what it does not name of `forward`'s arguments, the parameters and the buffers.
 
     Raises KernelError where a required name cannot be bound, listing what can.
     """
@@ -192,32 +194,46 @@ def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
     if function is None:
         return _bind_model(module, arguments)
     placed = bound_by_position(module, arguments)
-    values: dict[str, Any] = dict(arguments.values)
+    values = arguments.values
+    rest = _rest(function)
     positional: list[Any] = []
-    bound: dict[str, Any] = {}
-    kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
-    if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds:
-        bound |= values
+    bound = dict(values) if rest is None else {}
     for name, parameter in _parameters(function).items():
         known = placed.get(name, name)
-        if parameter.kind is parameter.POSITIONAL_ONLY:
+        first = parameter.kind is parameter.POSITIONAL_ONLY
+        if first or (rest and parameter.kind is not parameter.KEYWORD_ONLY):
             bound.pop(name, None)
-            positional += [values[known]] if known in values else []
+            positional.append(values.get(known, parameter.default))
         elif known in values:
             bound[name] = values[known]
+    positional += [values[known] for name, known in placed.items() if name.startswith(f"{rest}[")]
     return lambda: function(*positional, **bound)
 
 
 def bound_by_position(module: ModuleType, arguments: CallArguments) -> dict[str, str]:
-    """Parameters of `kernel_function` with names of its own -> what they stand for: the arguments
-    of `forward` that no name asks for, then parameters and buffers, where there are just as many.
+    """Parameters of `kernel_function` with names of its own -> what they stand for: what alone
+    begins like one (`w` is `weight`); of the others the arguments of `forward` that no name asks
+    for, then parameters and buffers, where there are just as many. `args[0]` and so on are those
+    that `*args` takes.
 
     Raises KernelError where that is ambiguous.
     """
     function = getattr(module, "kernel_function", None)
     if function is None:
         return {}
-    parameters = _parameters(function)
+    placed = _placed(_parameters(function), arguments)
+    if rest := _rest(function):
+        values = arguments.values
+        asked = (placed.get(name, name) for name in _parameters(function))
+        inputs, weights = _free(arguments, {id(values[name]) for name in asked if name in values})
+        placed |= {f"{rest}[{n}]": name for n, name in enumerate([*inputs, *weights])}
+    return placed
+
+
+def _placed(
+    parameters: Mapping[str, inspect.Parameter], arguments: CallArguments
+) -> dict[str, str]:
+    """`bound_by_position` of parameters that take one value."""
     strange = [
         name
         for name, parameter in parameters.items()
@@ -226,21 +242,39 @@ def bound_by_position(module: ModuleType, arguments: CallArguments) -> dict[str,
     if not strange:
         return {}
     values = arguments.values
-    taken = {id(values[name]) for name in parameters if name in values}
-    inputs = [name for name in arguments.forward if id(values[name]) not in taken]
-    names = {id(value): name for name, value in reversed(list(values.items()))}
-    weights = [
-        names[id(value)]
-        for value in arguments.state.values()
-        if id(value) in names and id(value) not in taken
-    ]
-    for meant in (inputs, [*inputs, *weights]):
-        if len(meant) == len(strange):
-            return dict(zip(strange, meant, strict=True))
+    inputs, weights = _free(arguments, {id(values[name]) for name in parameters if name in values})
+    short = _abbreviated(strange, [*inputs, *weights])
+    others = [name for name in strange if name not in short]
+    if not others:
+        return short
+    for free in (inputs, [*inputs, *weights]):
+        meant = [name for name in free if name not in short.values()]
+        if len(meant) == len(others):
+            return short | dict(zip(others, meant, strict=True))
     raise KernelError(
         f"kernel_function asks for `{strange[0]}`, which this problem lacks; it has "
         f"{', '.join(sorted(values))}"
     )
+
+
+def _free(arguments: CallArguments, taken: Container[int]) -> tuple[list[str], list[str]]:
+    """Names of `forward`'s arguments, and of the parameters and buffers, without values of these
+    identities."""
+    values = arguments.values
+    names = {id(value): name for name, value in reversed(list(values.items()))}
+    found = [id(value) for value in arguments.state.values()]
+    return (
+        [name for name in arguments.forward if id(values[name]) not in taken],
+        [names[one] for one in found if one in names and one not in taken],
+    )
+
+
+def _abbreviated(strange: list[str], names: list[str]) -> dict[str, str]:
+    """Names of a kernel's own -> the one that alone begins so, where no two mean the same."""
+    begin = {name: [one for one in names if one.startswith(name)] for name in strange}
+    found = {name: meant[0] for name, meant in begin.items() if len(meant) == 1}
+    counts = Counter(found.values())
+    return {name: meant for name, meant in found.items() if counts[meant] == 1}
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -248,6 +282,14 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     found = inspect.signature(function).parameters
     return {name: item for name, item in found.items() if item.kind not in variable}
+
+
+def _rest(function: Callable[..., Any]) -> str | None:
+    """What a function calls its `*args`; "" where it has none, None where it takes `**` as well."""
+    found = inspect.signature(function).parameters.values()
+    names = {parameter.kind: parameter.name for parameter in found}
+    rest = names.get(inspect.Parameter.VAR_POSITIONAL, "")
+    return None if rest and inspect.Parameter.VAR_KEYWORD in names else rest
 
 
 def _bind_both(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:

@@ -11,7 +11,13 @@ import torch
 from beamsearch.errors import KernelError, ProblemError
 from beamsearch.judge.verification.oracle import find_updates
 from beamsearch.problem.instance import instantiate
-from beamsearch.problem.kernel import bind, check_source, fingerprint, interpretation
+from beamsearch.problem.kernel import (
+    bind,
+    bound_by_position,
+    check_source,
+    fingerprint,
+    interpretation,
+)
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import find_problem, list_problems
 from beamsearch.problem.shrink import SMOKE_ELEMENTS, count_elements, shrink
@@ -351,6 +357,33 @@ def test_a_kernel_that_may_be_called_in_any_way_gets_everything_by_name(tmp_path
     assert told()[0] == () and "x" not in told()[1]
     told = bind(module("def kernel_function(x, **kwargs): return kwargs"), arguments)
     assert told() == {}, "it may pass them on"
+
+
+def test_a_kernel_that_takes_any_number_gets_inputs_and_weights_in_order(tmp_path):
+    (tmp_path / "problem.py").write_text(CLASH)
+    arguments = instantiate(find_problem(str(tmp_path))).arguments
+    values = arguments.values
+    names = ("first_weight", "second_weight")
+    weights = [values[name] for name in names]
+    told = bind(module("def kernel_function(*args): return args"), arguments)()
+    assert [id(v) for v in told] == [id(v) for v in (values["x"], values["bias"], *weights)]
+    taken = bound_by_position(module("def kernel_function(x, *args): pass"), arguments)
+    assert taken == {f"args[{n}]": name for n, name in enumerate(("bias", *names))}
+    told = bind(module("def kernel_function(bias, scale, k=3, *args): return args"), arguments)()
+    assert [id(v) for v in told] == [id(v) for v in (values["x"], *weights)]
+
+
+def test_a_name_that_begins_one_of_ours_means_it(tmp_path):
+    """A module's own parameters come before those of its parts: places alone would swap them."""
+    (tmp_path / "problem.py").write_text(CLASH.replace("x, bias", "x, shift"))
+    arguments = instantiate(find_problem(str(tmp_path))).arguments
+    source = "def kernel_function(x, second, s, b, f): return second, s, b, f"
+    told = bound_by_position(module(source), arguments)
+    assert told == {"second": "second_weight", "b": "bias", "f": "first_weight", "s": "shift"}
+    assert bound_by_position(module("def kernel_function(x, sh): pass"), arguments) == {
+        "sh": "shift"
+    }
+    assert bound_by_position(module("def kernel_function(x, y): pass"), arguments) == {"y": "shift"}
 
 
 def test_a_name_that_cannot_be_bound_lists_what_can(tmp_path):
