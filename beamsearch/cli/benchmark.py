@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from beamsearch.records.measurement import Measurement
     from kernel_profiling.profile import Floor
 
+WAIT = "a minute where torch.compile has tuned it before, up to eight where it has not"
 COLUMNS = ("eager", "compile", "max_autotune", "input", "opt")
 
 
@@ -94,14 +95,15 @@ def benchmark(
             "benchmark needs an NVIDIA GPU: it times kernels and models nothing; without one, "
             "`verify` checks a kernel and `run` models its time"
         )
-    rows = []
-    for entry in entries:
+    rows: list[Row] = []
+    for number, entry in enumerate(entries, 1):
+        typer.echo(f"{number} of {len(entries)}: {entry.problem.name}, {WAIT}", err=True)
         rows.append(measure(entry, machine))
         typer.echo(line(rows[-1]))
+        if json is not None:  # whatever ends this early, what is measured is there
+            write(json, rows, machine)
     for text in summary(rows):
         typer.echo(text)
-    if json is not None:
-        write(json, rows, machine)
     if not all(row.sound for row in rows):
         raise typer.Exit(1)
 

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 DTYPE = torch.bfloat16
 
-batch_size = 16
-sequence_length = 512
+batch_size = 32
+sequence_length = 256
 num_heads = 32
 key_dim = 128
 value_dim = 128

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 DTYPE = torch.bfloat16
 
-batch_size = 32
-sequence_length = 512
+batch_size = 64
+sequence_length = 256
 channels = 4096
 state_size = 16
 

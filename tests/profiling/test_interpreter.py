@@ -8,6 +8,7 @@ from tests import PYTHONPATH
 
 KERNELS = """
 import torch, triton, triton.language as tl
+from triton.language.extra import libdevice
 from kernel_profiling.estimate.interpreter import mend_interpreter
 mend_interpreter()
 
@@ -34,6 +35,7 @@ def counts(y_ptr, loops, step):
         total += i.to(tl.int64) * step
     for i in range(loops):
         total += (2 * i + 1).to(tl.int64) * step
+        total += (i > 1).to(tl.int64) * tl.where(~(i == 2), 7, 0)
     tl.store(y_ptr, total)
 
 @triton.jit
@@ -61,6 +63,36 @@ def casts(whole_ptr, half_ptr, short_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, short.to(tl.int32))
     tl.store(out_ptr + BLOCK + i, short.to(tl.float16).to(tl.int32))
 
+@triton.jit
+def library(x_ptr, y_ptr, flags_ptr, BLOCK: tl.constexpr):
+    tl.extra.cuda.gdc_wait()
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    y = libdevice.tanh(x) + libdevice.pow(libdevice.abs(x), 2.0)
+    y += libdevice.erf(x) + tl.extra.cuda.libdevice.fast_expf(x) + libdevice.fma(x, x, 1.0)
+    tl.store(y_ptr + i, y * libdevice.sqrt(2.0))
+    tl.store(flags_ptr + i, libdevice.isnan(x))
+    tl.extra.cuda.gdc_launch_dependents()
+
+@triton.jit
+def narrow_library(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, libdevice.exp(tl.load(x_ptr + i)))
+
+x = torch.randn(64)
+x[5] = float("nan")
+y, flags = torch.empty(64), torch.empty(64, dtype=torch.int32)
+library[(1,)](x, y, flags, BLOCK=64)
+expected = (x.tanh() + x * x + x.erf() + x.exp() + x * x + 1) * 2 ** 0.5
+assert torch.allclose(y, expected, rtol=1e-6, atol=1e-6, equal_nan=True)
+assert torch.equal(flags, x.isnan().int())
+try:
+    narrow_library[(1,)](x.bfloat16(), y.bfloat16(), BLOCK=64)
+except Exception as error:
+    assert "libdevice.exp takes float32 or float64" in str(error), error
+else:
+    raise AssertionError("a compiler refuses this")
+
 whole = torch.arange(-32, 32, dtype=torch.int8)
 half, short = torch.randn(64).half(), torch.empty(129, dtype=torch.bfloat16)
 back = torch.empty(128, dtype=torch.int32)
@@ -82,7 +114,7 @@ assert torch.allclose(c, 2 * (a.float() @ b.float()), rtol=1e-5, atol=1e-5)
 
 total = torch.empty(1, dtype=torch.int64)
 counts[(1,)](total, 4, 1 << 40)
-assert total.item() == (6 + 16) << 40, total
+assert total.item() == ((6 + 16) << 40) + 7, total
 
 a, b = torch.randn(16, 16), torch.randn(16, 16)
 cut = [(x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b)]

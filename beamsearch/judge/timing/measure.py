@@ -42,8 +42,10 @@ partial results to PyTorch stays below it (a fifth to a quarter on an H200); one
 operation there, and launches a Triton kernel for show, does not."""
 PLAIN_CALLS = 5
 """Timed calls without a graph."""
-TUNING_S = 300.0
-"""Seconds torch.compile may take to tune itself; what it finds is stored for the next time."""
+FIRST_BASELINE_S = {"eager": FIRST_CALL_S, "compile": 120.0, "max_autotune": 300.0}
+"""Seconds of a baseline's first call: torch.compile compiles in it, and max-autotune tunes, up to
+90 s on an H200. What they find is stored for the next time. A reference that loops over hundreds of
+steps is unrolled, and takes longer."""
 ROUNDS = 10
 """Turns of each subject: a drift of the clocks then meets all alike. Half of them where a call
 takes above 30 ms."""
@@ -244,21 +246,23 @@ class Comparer:
         """Load, bind, check twice, and estimate. Raises Rejected."""
         name, is_baseline = subject.name, subject.kind != "kernel"
         if self._is_slow and subject.kind == "max_autotune":
-            reason = f"torch.compile takes longer than {TUNING_S:.0f} s as it is"
+            compile_s = FIRST_BASELINE_S["compile"]
+            reason = f"torch.compile takes longer than {compile_s:.0f} s as it is"
             raise Rejected(Outcome.TIMEOUT, Stage.TIMING, reason)
         if is_baseline not in self._runners:
             self._runners[is_baseline] = self.baselines() if is_baseline else self.kernels()
         runner = self._runners[is_baseline]
         timing = self._timings[name] = Timing(Replay(runner, name))
+        first_s = FIRST_CALL_S
         if subject.kind == "kernel":
             assert form is not None
             given = (name, form.plan, form.compiled, FIRST_CALL_S)
             timing.replay = guarded(Stage.TIMING, "loading", runner.load, *given)
         else:
+            first_s = FIRST_BASELINE_S[subject.kind]
             mode, problem = COMPILE_MODES[subject.kind], problem_message(self.visit.problem)
             message = {"name": name, "problem": problem, "mode": mode}
-            guarded(Stage.LOAD, "reference", runner.ask, "reference", TUNING_S, **message)
-        first_s = TUNING_S if is_baseline else FIRST_CALL_S
+            guarded(Stage.LOAD, "reference", runner.ask, "reference", first_s, **message)
         self.timed.sets.release(only_if_short=True)
         try:
             timing.estimate = prepare(timing.replay, self.timed, first_s)

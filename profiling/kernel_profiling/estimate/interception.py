@@ -91,6 +91,8 @@ class _Launches:
         try:
             for choice in choices:
                 self._config = str(choice)
+                if choice.pre_hook is not None:  # which may set blocks of descriptors
+                    choice.pre_hook({**tuner.nargs, **kwargs, **choice.all_kwargs()})
                 result = tuner.fn.run(*args, **kwargs, **choice.all_kwargs())
         finally:
             self._config, self._share = None, 1.0

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from kernel_profiling.estimate.libdevice import mend_libdevice
+
 
 def mend_interpreter() -> None:
     """Mend this process's interpreter; call after triton was imported, as often as you like.
 
-    Nine gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
+    Ten gaps. A conversion from float32 to bfloat16 cuts digits off where a GPU rounds to nearest
     even (Triton 3.6 to 3.9). A loop bound given at run time is a one-element array, which recent
     numpy no longer turns into an index (3.6). `tl.dot` multiplies the bit patterns of bfloat16
     operands, because numpy has no such type and holds them as 16-bit integers (3.6 to 3.9). It
@@ -20,15 +22,17 @@ def mend_interpreter() -> None:
     in Python's integers, which have no `to` (3.6 to 3.9). Operations on bfloat16 are computed on
     the bit patterns (3.6 to 3.9). There are no constants of bfloat16 (3.6). Whole numbers and other
     formats than float32 become bit patterns of bfloat16, and the other way round (3.6 to 3.9).
+    Libdevice and dependent launches are missing (3.6 to 3.9).
     """
     import triton.language as tl
+    from triton.language.semantic import TritonSemantic
     from triton.runtime import interpreter
 
     if getattr(interpreter, "_mended", False):
         return
     interpreter._mended = True
     convert, patch_tensor = interpreter._convert_float, interpreter._patch_lang_tensor
-    patch_language = interpreter._patch_lang
+    patch_language, to_tensor = interpreter._patch_lang, TritonSemantic.to_tensor
 
     def convert_float(data: Any, source: Any, target: Any, rounding: Any) -> Any:
         if rounding is None and source == tl.float32 and target == tl.bfloat16:
@@ -43,12 +47,17 @@ def mend_interpreter() -> None:
         function.__globals__.setdefault("range", counting_range)
         return patch_language(function)
 
+    def truth_to_tensor(self: Any, value: Any, *rest: Any) -> Any:
+        return to_tensor(self, bool(value) if type(value) is Truth else value, *rest)
+
+    TritonSemantic.to_tensor = truth_to_tensor
     interpreter._convert_float, interpreter._patch_lang_tensor = convert_float, patch_lang_tensor
     interpreter._patch_lang, interpreter.range = patch_lang, counting_range
     if not hasattr(interpreter.InterpreterBuilder, "get_bf16"):
         interpreter.InterpreterBuilder.get_bf16 = lambda self, value: self.create_fp_trunc(
             self.get_fp32(value), tl.bfloat16
         )
+    mend_libdevice()
     _mend_memory_and_dot(interpreter)
     _mend_casts(interpreter)
     for name in ("binary_op", "unary_op", "ternary_op", "create_fma", "create_rsqrt", "create_erf"):
@@ -212,3 +221,24 @@ class Count(int):
         import triton.language as tl
 
         return tl.full((), int(self), tl.int32).to(dtype, *rest, **named)
+
+
+def _compared(name: str) -> Callable[[Count, Any], Any]:
+    plain = getattr(int, name)
+
+    def operate(self: Count, other: Any) -> Any:
+        result = plain(self, other)
+        return Truth(result) if type(result) is bool else result
+
+    return operate
+
+
+class Truth(Count):
+    """What a comparison of such numbers gives: `True` or `False`, and convertible."""
+
+    def __invert__(self) -> Truth:
+        return Truth(not self)
+
+
+for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
+    setattr(Count, _name, _compared(_name))
