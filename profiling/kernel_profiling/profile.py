@@ -71,6 +71,8 @@ class CodeAccess(Record):
     """Neighbouring elements one lane owns along it; 0: all lanes the same; none: not known."""
     past_l1: bool = False
     """Whether it goes past the L1 to the L2 (`.cg`, volatile)."""
+    bulk: bool = False
+    """A copy of a block, or a part of one, that one thread starts: `bits` says nothing of it."""
 
 
 class CodeRegion(Record):

@@ -143,7 +143,12 @@ def _regions(instructions: list[Instruction], loops: list[tuple[int, int]]) -> l
     for index, parent in enumerate(parents):
         body = [i for i, region in zip(instructions, owner, strict=True) if region == index]
         accesses = Counter(
-            (i.line or 0, *access, "STRONG" in operation(i.text))
+            (
+                i.line or 0,
+                *access,
+                "STRONG" in operation(i.text),
+                operation(i.text).startswith("U"),
+            )
             for i in body
             if (access := _access(i))
         )
@@ -154,8 +159,10 @@ def _regions(instructions: list[Instruction], loops: list[tuple[int, int]]) -> l
                 mix=dict(sorted(Counter(i.kind for i in body).items())),
                 lines=dict(sorted(Counter(i.line or 0 for i in body).items())),
                 accesses=[
-                    CodeAccess(line=line, kind=kind, bits=bits, count=count, past_l1=past_l1)
-                    for (line, kind, bits, past_l1), count in sorted(accesses.items())
+                    CodeAccess(
+                        line=line, kind=kind, bits=bits, count=count, past_l1=past_l1, bulk=bulk
+                    )
+                    for (line, kind, bits, past_l1, bulk), count in sorted(accesses.items())
                 ],
             )
         )

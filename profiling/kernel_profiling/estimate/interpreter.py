@@ -32,7 +32,7 @@ def mend_interpreter() -> None:
         return
     interpreter._mended = True
     convert, patch_tensor = interpreter._convert_float, interpreter._patch_lang_tensor
-    patch_language, to_tensor = interpreter._patch_lang, TritonSemantic.to_tensor
+    patch_language = interpreter._patch_lang
 
     def convert_float(data: Any, source: Any, target: Any, rounding: Any) -> Any:
         if rounding is None and source == tl.float32 and target == tl.bfloat16:
@@ -47,10 +47,8 @@ def mend_interpreter() -> None:
         function.__globals__.setdefault("range", counting_range)
         return patch_language(function)
 
-    def truth_to_tensor(self: Any, value: Any, *rest: Any) -> Any:
-        return to_tensor(self, bool(value) if type(value) is Truth else value, *rest)
-
-    TritonSemantic.to_tensor = truth_to_tensor
+    for name in ("to_tensor", "binary_op_type_checking_impl"):
+        setattr(TritonSemantic, name, _of_bools(getattr(TritonSemantic, name)))
     interpreter._convert_float, interpreter._patch_lang_tensor = convert_float, patch_lang_tensor
     interpreter._patch_lang, interpreter.range = patch_lang, counting_range
     if not hasattr(interpreter.InterpreterBuilder, "get_bf16"):
@@ -192,6 +190,15 @@ def widen(bits: Any) -> Any:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
+def _of_bools(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, given what a comparison of `Count` found as the `bool` that it is."""
+
+    def call(self: Any, *values: Any, **named: Any) -> Any:
+        return function(self, *(bool(v) if type(v) is Truth else v for v in values), **named)
+
+    return call
+
+
 def counting_range(*bounds: Any) -> Iterator[Count]:
     """`range`, of numbers that convert as a kernel's do."""
     return map(Count, range(*(bound.__index__() for bound in bounds)))
@@ -238,6 +245,14 @@ class Truth(Count):
 
     def __invert__(self) -> Truth:
         return Truth(not self)
+
+    def __and__(self, other: Any) -> Any:
+        return Truth(self and other) if isinstance(other, bool | Truth) else int(self) & other
+
+    def __or__(self, other: Any) -> Any:
+        return Truth(self or other) if isinstance(other, bool | Truth) else int(self) | other
+
+    __rand__, __ror__ = __and__, __or__
 
 
 for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):

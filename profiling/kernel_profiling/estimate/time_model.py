@@ -20,6 +20,7 @@ that the fit has not seen. A modelled time ranks variants of one problem; it is 
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ from kernel_profiling.estimate.traffic import (
     with_requests,
 )
 from kernel_profiling.gpus import SECTOR_BYTES, Gpu
-from kernel_profiling.profile import CodeRegion, Launch, Profile, Record
+from kernel_profiling.profile import CodeAccess, CodeRegion, Launch, Profile, Record
 
 COST_CLASSES: dict[str, str] = {
     **{kind: kind for kind in ("integer", "uniform", "movement", "conversion", "float")},
@@ -173,8 +174,11 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
         for kind, number in region.mix.items():
             instructions[COST_CLASSES.get(kind, "other")] += number * count * warps
         for access in region.accesses:
-            requests = access.count * count * warps
+            requests = access.count * count * (blocks if access.bulk else warps)
             lines_touched, sectors_touched = touched(access, trace)
+            if access.bulk and (moved := bulk_elements(access, launch.regions, trace)):
+                size = moved[0] * moved[1]
+                lines_touched, sectors_touched = size / 128, size / SECTOR_BYTES
             lines += requests * lines_touched
             sectors += requests * sectors_touched
     if trace is None:
@@ -237,8 +241,11 @@ def region_turns(
     for index, accesses in enumerate(known):
         for access in accesses:
             place = access.line, access.kind
-            vector = max(1.0, access.bits / 8 / asked[place][1])
-            moved[place][index > 0] += vector * threads * access.count
+            each = max(1.0, access.bits / 8 / asked[place][1]) * threads
+            if bulk := bulk_elements(access, regions, trace):
+                each = bulk[0]
+                asked[place] = bulk[2], bulk[1]
+            moved[place][index > 0] += each * access.count
     for index, region in enumerate(regions[1:], start=1):
         votes: list[tuple[float, int]] = []
         for access in known[index]:
@@ -246,11 +253,32 @@ def region_turns(
             outside, inside = moved[place]
             votes.append((max(asked[place][0] - outside, 0.0) / inside, access.count))
         if votes:
-            turns[index] = sum(vote * n for vote, n in votes) / sum(n for _, n in votes)
+            # Not the mean: code that runs once may be rotated into a loop, under a predicate.
+            turns[index] = statistics.median_high(vote for vote, n in votes for _ in range(n))
         else:
             found = [trace.loops[line] for line in region.lines if line in trace.loops]
             turns[index] = max(found, default=turns[region.parent or 0])
     return turns
+
+
+def bulk_elements(
+    access: CodeAccess, regions: Sequence[CodeRegion], trace: LaunchTrace | None
+) -> tuple[float, int, float] | None:
+    """Of a bulk copy: elements of one instruction, bytes of each, and elements of all that its line
+    moves in a program. None for other accesses, and where the line was not seen.
+
+    A block is copied in one piece or in several, as often in each place where its line is compiled
+    to: the place with the fewest tells in how many.
+    """
+    place = access.line, access.kind
+    seen = [n for n in trace.lines if (n.line, n.kind) == place] if trace is not None else []
+    if not access.bulk or not seen or not seen[0].executions:
+        return None
+    pieces = min(
+        a.count for r in regions for a in r.accesses if a.bulk and (a.line, a.kind) == place
+    )
+    (line, *_) = seen
+    return line.elements / line.executions / pieces, line.element_bytes, line.elements
 
 
 def _past_l1(launch: Launch, trace: LaunchTrace | None) -> float:

@@ -238,7 +238,8 @@ def with_requests(launch: Launch, trace: LaunchTrace | None) -> Launch:
     requests: dict[int, list[CodeAccess]] = defaultdict(list)
     for access in (access for region in launch.regions for access in region.accesses):
         seen = _find_line(access, trace)
-        if access.kind != "atomic" and access.lane_elements != 0 and seen and seen.patterns:
+        plain = access.kind != "atomic" and not access.bulk
+        if plain and access.lane_elements != 0 and seen and seen.patterns:
             requests[access.line].append(access)
     lines = []
     for line in launch.lines:
