@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from kernel_profiling.errors import CompileFailed
+from kernel_profiling.estimate.time_model import region_turns, work_of
+from kernel_profiling.estimate.traffic import LaunchTrace, LineAccess
 from kernel_profiling.findings.findings import find
 from kernel_profiling.gpus import find_gpu
 from kernel_profiling.profile import FindingKind, Profile
@@ -153,6 +155,48 @@ def kernel_function(x):
 def test_tensor_descriptors_compile_on_meta(tmp_path: Path) -> None:
     (launch,) = compiled(tmp_path, DESCRIPTOR, meta(1024, 64)).launches
     assert launch.instruction_mix["global_load"] >= 1
+
+
+SUMS = """
+import torch, triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+@triton.jit
+def sum_kernel(x, y_ptr, turns):
+    first = tl.program_id(0) * turns
+    total = tl.zeros([64], tl.float32)
+    for i in tl.range(0, turns, num_stages=4):
+        total += tl.sum(x.load([(first + i) * 64, 0]).to(tl.float32), 1)
+    tl.store(y_ptr + tl.program_id(0) * 64 + tl.arange(0, 64), total)
+
+def kernel_function(x):
+    y = torch.empty(132 * 64, dtype=torch.float32, device=x.device)
+    sum_kernel[(132,)](TensorDescriptor.from_tensor(x, [64, 64]), y, x.shape[0] // 64 // 132)
+    return y
+"""
+
+
+def test_a_bulk_copy_moves_a_block_and_not_a_lane(tmp_path: Path) -> None:
+    # Given a loop of 100 turns, in each of which one thread asks for a block of 64 x 64 elements
+    (launch,) = compiled(tmp_path, SUMS, meta(100 * 132 * 64, 64)).launches
+    bulk = [a for region in launch.regions for a in region.accesses if a.bulk]
+    assert len(bulk) >= 2, "ahead of the loop, and in it"
+    seen = LineAccess(
+        line=bulk[0].line,
+        kind="load",
+        element_bytes=2,
+        executions=100,
+        elements=100 * 4096,
+        active=1,
+        patterns=[],
+    )
+    trace = LaunchTrace(name=launch.name, grid=launch.grid, lines=[seen])
+
+    # Then the loop is known to run that often, not once for each lane's part
+    assert 96 <= max(region_turns(launch.regions, trace, launch.threads)) <= 100
+    sectors = 132 * 100 * 4096 * 2 / 32
+    assert work_of(launch, trace, find_gpu("h200")).l1_sectors == pytest.approx(sectors, rel=0.05)
 
 
 def test_masked_loads_are_blamed_on_their_own_lines(tmp_path: Path) -> None:

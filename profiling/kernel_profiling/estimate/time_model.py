@@ -29,6 +29,8 @@ from kernel_profiling.compiler.occupancy import blocks_per_sm
 from kernel_profiling.estimate.traffic import (
     AccessTrace,
     LaunchTrace,
+    LineAccess,
+    find_line,
     launch_traffic,
     pair_launches,
     touched,
@@ -176,8 +178,8 @@ def work_of(launch: Launch, trace: LaunchTrace | None, gpu: Gpu) -> Work:
         for access in region.accesses:
             requests = access.count * count * (blocks if access.bulk else warps)
             lines_touched, sectors_touched = touched(access, trace)
-            if access.bulk and (moved := bulk_elements(access, launch.regions, trace)):
-                size = moved[0] * moved[1]
+            if access.bulk and (line := find_line(access, trace)):
+                size = bulk_elements(access, line, launch.regions) * line.element_bytes
                 lines_touched, sectors_touched = size / 128, size / SECTOR_BYTES
             lines += requests * lines_touched
             sectors += requests * sectors_touched
@@ -242,9 +244,9 @@ def region_turns(
         for access in accesses:
             place = access.line, access.kind
             each = max(1.0, access.bits / 8 / asked[place][1]) * threads
-            if bulk := bulk_elements(access, regions, trace):
-                each = bulk[0]
-                asked[place] = bulk[2], bulk[1]
+            if access.bulk and (line := find_line(access, trace)):
+                each = bulk_elements(access, line, regions)
+                asked[place] = line.elements, line.element_bytes
             moved[place][index > 0] += each * access.count
     for index, region in enumerate(regions[1:], start=1):
         votes: list[tuple[float, int]] = []
@@ -261,24 +263,17 @@ def region_turns(
     return turns
 
 
-def bulk_elements(
-    access: CodeAccess, regions: Sequence[CodeRegion], trace: LaunchTrace | None
-) -> tuple[float, int, float] | None:
-    """Of a bulk copy: elements of one instruction, bytes of each, and elements of all that its line
-    moves in a program. None for other accesses, and where the line was not seen.
+def bulk_elements(access: CodeAccess, line: LineAccess, regions: Sequence[CodeRegion]) -> float:
+    """Elements that one instruction of a bulk copy moves.
 
     A block is copied in one piece or in several, as often in each place where its line is compiled
     to: the place with the fewest tells in how many.
     """
-    place = access.line, access.kind
-    seen = [n for n in trace.lines if (n.line, n.kind) == place] if trace is not None else []
-    if not access.bulk or not seen or not seen[0].executions:
-        return None
-    pieces = min(
-        a.count for r in regions for a in r.accesses if a.bulk and (a.line, a.kind) == place
-    )
-    (line, *_) = seen
-    return line.elements / line.executions / pieces, line.element_bytes, line.elements
+    same = [
+        a for r in regions for a in r.accesses if (a.line, a.kind) == (access.line, access.kind)
+    ]
+    pieces = min(a.count for a in same if a.bulk)
+    return max(1.0, line.elements / max(line.executions, 1.0) / pieces)
 
 
 def _past_l1(launch: Launch, trace: LaunchTrace | None) -> float:

@@ -203,7 +203,7 @@ def pair_launches(
 
 def touched(access: CodeAccess, trace: LaunchTrace | None) -> tuple[float, float]:
     """128-byte lines and sectors one warp request touches, given how lanes lie over the block."""
-    seen = _find_line(access, trace)
+    seen = find_line(access, trace)
     if access.lane_elements == 0 or (trace is not None and (seen is None or not seen.patterns)):
         return 1.0, 1.0
     if seen is None:
@@ -237,7 +237,7 @@ def with_requests(launch: Launch, trace: LaunchTrace | None) -> Launch:
         return launch
     requests: dict[int, list[CodeAccess]] = defaultdict(list)
     for access in (access for region in launch.regions for access in region.accesses):
-        seen = _find_line(access, trace)
+        seen = find_line(access, trace)
         plain = access.kind != "atomic" and not access.bulk
         if plain and access.lane_elements != 0 and seen and seen.patterns:
             requests[access.line].append(access)
@@ -254,7 +254,8 @@ def with_requests(launch: Launch, trace: LaunchTrace | None) -> Launch:
     return launch.with_values(lines=lines)
 
 
-def _find_line(access: CodeAccess, trace: LaunchTrace | None) -> LineAccess | None:
+def find_line(access: CodeAccess, trace: LaunchTrace | None) -> LineAccess | None:
+    """What the trace saw of an access's source line."""
     lines = trace.lines if trace is not None else []
     same = (n for n in lines if n.line == access.line and n.kind == access.kind)
     return next(same, None)
