@@ -30,13 +30,28 @@ def watch(run: RunArgument) -> None:
     """
     from beamsearch.records.packed import opened_run
 
-    trace = opened_run(run)
     try:
+        _await_start(run)
+        trace = opened_run(run)
         now = _on_screen(trace) if sys.stdout.isatty() else _in_lines(trace)
     except KeyboardInterrupt:
         typer.echo(f"no longer watched; to watch it again: {command('watch', run)}")
         return
     _tell_end(now, run)
+
+
+def _await_start(folder: Path) -> None:
+    """Return once a run that is only starting has a record to be read."""
+    from beamsearch.records.trace import Trace
+    from beamsearch.run.lock import is_worked_on
+
+    record = Trace(folder).run_file
+    told = False
+    while not record.is_file() and is_worked_on(folder):
+        if not told:
+            typer.echo("the run is starting: there is nothing to be seen yet", err=True)
+            told = True
+        time.sleep(POLL_S)
 
 
 def _waits(now: Snapshot, trace: Trace) -> bool:

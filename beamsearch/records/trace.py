@@ -170,7 +170,8 @@ class Trace:
     def run_record(self) -> RunRecord:
         """`run.json`. Raises UsageError where there is none."""
         if not self.run_file.is_file():
-            raise UsageError(f"{self.folder} holds no run (no run.json in it)")
+            told = "no run.json in it; one that is starting has it soon"
+            raise UsageError(f"{self.folder} holds no run ({told})")
         return read_record(self.run_file, RunRecord)
 
     def steering(self) -> Steering:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -12,7 +13,7 @@ import pytest
 from beamsearch.records.event import read_event
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace
-from beamsearch.run.lock import is_worked_on
+from beamsearch.run.lock import folder_lock, is_worked_on
 from tests.cli.test_clean import HOSTILE
 from tests.cli.test_screen import RUN
 from tests.cli.under_way import before_the_end, worked_on
@@ -228,6 +229,22 @@ def test_two_forms_of_output_are_refused(tmp_path):
 def test_a_finished_run_is_told_as_it_ended():
     done = beamsearch("watch", RUN)
     assert "ended: " in done.stdout and "best: r3-w3-v1 0.5374 ms" in done.stdout
+
+
+def test_a_run_that_is_only_starting_is_waited_for(tmp_path):
+    folder = tmp_path / "run"
+    with folder_lock(folder):
+        watching = behind("watch", folder)
+        assert (
+            watching.stdout.readline() == "the run is starting: there is nothing to be seen yet\n"
+        )
+        shutil.copytree(RUN, folder, dirs_exist_ok=True, ignore=lambda _, names: {"run.json"})
+        time.sleep(1)
+        assert watching.poll() is None
+        shutil.copy(RUN / "run.json", folder / "run.json.new")
+        (folder / "run.json.new").rename(folder / "run.json")
+    assert "ended: " in watching.communicate(timeout=30)[0]
+    assert watching.returncode == 0
 
 
 def test_a_folder_without_a_run_is_an_error(tmp_path):
