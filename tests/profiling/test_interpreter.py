@@ -35,13 +35,6 @@ def counts(y_ptr, loops, step):
         total += i.to(tl.int64) * step
     for i in range(loops):
         total += (2 * i + 1).to(tl.int64) * step
-        total += (i > 1).to(tl.int64) * tl.where(~(i == 2), 7, 0)
-        some = (i == 0) & (i < loops)
-        total += tl.load(y_ptr + 1, mask=some & (loops > 0), other=0)
-        total += tl.load(y_ptr + 1, mask=(loops > 0) & some | (i < 0), other=0)
-        total += tl.load(y_ptr + 1, mask=some, other=0)
-        here = tl.arange(0, 2) > 0
-        total += tl.sum(tl.load(y_ptr + tl.arange(0, 2), mask=here & (i > 2), other=0))
     tl.store(y_ptr, total)
 
 @triton.jit
@@ -118,9 +111,9 @@ c = torch.empty(16, 16)
 product[(1,)](a, b, c, 2)
 assert torch.allclose(c, 2 * (a.float() @ b.float()), rtol=1e-5, atol=1e-5)
 
-total = torch.full((2,), 5)
+total = torch.empty(1, dtype=torch.int64)
 counts[(1,)](total, 4, 1 << 40)
-assert total[0] == ((6 + 16) << 40) + 7 + 20, total
+assert total.item() == (6 + 16) << 40, total
 
 a, b = torch.randn(16, 16), torch.randn(16, 16)
 cut = [(x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b)]

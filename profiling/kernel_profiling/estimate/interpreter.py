@@ -25,7 +25,6 @@ def mend_interpreter() -> None:
     Libdevice and dependent launches are missing (3.6 to 3.9).
     """
     import triton.language as tl
-    from triton.language.semantic import TritonSemantic
     from triton.runtime import interpreter
 
     if getattr(interpreter, "_mended", False):
@@ -47,8 +46,6 @@ def mend_interpreter() -> None:
         function.__globals__.setdefault("range", counting_range)
         return patch_language(function)
 
-    for name in ("to_tensor", "binary_op_type_checking_impl"):
-        setattr(TritonSemantic, name, _of_bools(getattr(TritonSemantic, name)))
     interpreter._convert_float, interpreter._patch_lang_tensor = convert_float, patch_lang_tensor
     interpreter._patch_lang, interpreter.range = patch_lang, counting_range
     if not hasattr(interpreter.InterpreterBuilder, "get_bf16"):
@@ -190,15 +187,6 @@ def widen(bits: Any) -> Any:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def _of_bools(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, given what a comparison of `Count` found as the `bool` that it is."""
-
-    def call(self: Any, *values: Any, **named: Any) -> Any:
-        return function(self, *(bool(v) if type(v) is Truth else v for v in values), **named)
-
-    return call
-
-
 def counting_range(*bounds: Any) -> Iterator[Count]:
     """`range`, of numbers that convert as a kernel's do."""
     return map(Count, range(*(bound.__index__() for bound in bounds)))
@@ -228,32 +216,3 @@ class Count(int):
         import triton.language as tl
 
         return tl.full((), int(self), tl.int32).to(dtype, *rest, **named)
-
-
-def _compared(name: str) -> Callable[[Count, Any], Any]:
-    plain = getattr(int, name)
-
-    def operate(self: Count, other: Any) -> Any:
-        result = plain(self, other)
-        return Truth(result) if type(result) is bool else result
-
-    return operate
-
-
-class Truth(Count):
-    """What a comparison of such numbers gives: `True` or `False`, and convertible."""
-
-    def __invert__(self) -> Truth:
-        return Truth(not self)
-
-    def __and__(self, other: Any) -> Any:
-        return Truth(self and other) if isinstance(other, bool | Truth) else int(self) & other
-
-    def __or__(self, other: Any) -> Any:
-        return Truth(self or other) if isinstance(other, bool | Truth) else int(self) | other
-
-    __rand__, __ror__ = __and__, __or__
-
-
-for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
-    setattr(Count, _name, _compared(_name))
