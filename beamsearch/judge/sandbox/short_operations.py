@@ -101,6 +101,9 @@ def _shortened(name: str, usual: Callable[..., Any], shared: _Shortcuts) -> Call
     tensor, builder = tl.tensor, shared.semantic.builder
     compares = name in COMPARISONS
     of_integers, of_floats = COMPARISONS[name] if compares else OPERATIONS[name]
+    # Before Triton 3.9 a number becomes a tensor of its own type, and one of the other's then:
+    # always, but for comparisons, where it may be that already.
+    twice = not hasattr(shared.semantic, "_cast_to_computation_type")
     by_dtype = dict.fromkeys(INTEGERS, getattr(builder, of_integers))
     if of_floats:
         by_dtype["fp32"] = getattr(builder, of_floats)
@@ -114,6 +117,8 @@ def _shortened(name: str, usual: Callable[..., Any], shared: _Shortcuts) -> Call
         operation = by_dtype.get(dtype.name)
         if type(other) is not tensor:
             number = None if operation is None else shared.constant(other, dtype)
+            if number is not None and twice and not (compares and _own_type(other) == dtype.name):
+                shared.count(number)
             if number is not None and self.type.is_block():
                 shared.count(self.handle)
             return (None if number is None else operation), number, self.type
@@ -132,6 +137,12 @@ def _shortened(name: str, usual: Callable[..., Any], shared: _Shortcuts) -> Call
         return tensor(found, shared.boolean(kind) if compares else kind)
 
     return operate
+
+
+def _own_type(number: float) -> str:
+    """Triton's type of a number by itself."""
+    small = -INTEGERS["int32"] <= number < INTEGERS["int32"]
+    return "fp32" if type(number) is float else "int32" if small else "int64"
 
 
 def _common(one: Any, other: Any, shared: _Shortcuts) -> Any:
