@@ -2,17 +2,15 @@
 
 `python -m tools.measure_others FOLDER --author NAME --out FILE`: a folder in FOLDER is a problem of
 this project by name, or holds its own problem.py; every other Python file in it is a kernel.
-`--dtype` is taken for the problems that came along. `tools/recorded_kernels.py --others FILE` holds
-the modelled time against the lines. They hold the kernels' text, which is somebody else's: only
-what that tool makes of them belongs into a repository.
+`--dtype` is taken for the problems that came along. `tools/recorded_kernels.py --others FILE
+FOLDER` holds the modelled time against the lines. They hold the kernels' text, which is somebody
+else's: only what that tool makes of them belongs into a repository.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 OWN = "problem.py"
 AT_ONCE = 3
 """Kernels in work: while one is on the GPU the next are captured and compiled."""
@@ -45,7 +41,7 @@ def judged(executor: Any, row: dict[str, Any]) -> dict[str, Any]:
 
 def measured(folder: Path, author: str, dtype: str) -> Iterator[dict[str, Any]]:
     """A row for each kernel below a problem's folder."""
-    from beamsearch.executor.local import LocalExecutor
+    from beamsearch.executor.opened import lane
     from beamsearch.gpu.machine import find_machine
     from beamsearch.problem.problem import find_problem, read_problem
 
@@ -62,14 +58,8 @@ def measured(folder: Path, author: str, dtype: str) -> Iterator[dict[str, Any]]:
         for path in sorted(folder.glob("*.py"))
         if path.name != OWN
     ]
-    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(AT_ONCE) as pool:
-        executor = LocalExecutor(
-            problem, machine=find_machine(0), scratch=Path(scratch), seed=time.time_ns() % 2**31
-        )
-        try:
-            yield from pool.map(partial(judged, executor), rows)
-        finally:
-            executor.close()
+    with lane(problem, find_machine(0)) as (executor, _), ThreadPoolExecutor(AT_ONCE) as pool:
+        yield from pool.map(partial(judged, executor), rows)
 
 
 def main() -> None:

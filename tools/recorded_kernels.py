@@ -3,8 +3,9 @@
 `python tools/recorded_kernels.py` captures, compiles and traces every correct kernel of the runs in
 artifacts/ without a GPU (about an hour on two cores) and writes tests/data/h200_recorded.json:
 with it, the modelled time is held against kernels that it was not made for. What is in the table
-already stays. `--runs FOLDER` takes the runs in a folder too; `--others FILE FOLDER` kernels from
-elsewhere, as `tools/measure_others.py` wrote them, and the folder in which it found them.
+already stays. `--runs FOLDER` takes the runs in a folder instead; `--others FILE FOLDER` takes
+kernels from elsewhere as well, as `tools/measure_others.py` wrote them, and the folder in which it
+found them.
 """
 
 from __future__ import annotations

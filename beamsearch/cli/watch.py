@@ -46,11 +46,10 @@ def _await_start(folder: Path) -> None:
     from beamsearch.run.lock import is_worked_on
 
     record = Trace(folder).run_file
-    told = False
+    if record.is_file() or not is_worked_on(folder):
+        return
+    typer.echo("the run is starting: there is nothing to be seen yet", err=True)
     while not record.is_file() and is_worked_on(folder):
-        if not told:
-            typer.echo("the run is starting: there is nothing to be seen yet", err=True)
-            told = True
         time.sleep(POLL_S)
 
 

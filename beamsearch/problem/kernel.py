@@ -198,7 +198,8 @@ def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
     rest = _rest(function)
     positional: list[Any] = []
     bound = dict(values) if rest is None else {}
-    for name, parameter in _parameters(function).items():
+    parameters = _parameters(function)
+    for name, parameter in parameters.items():
         known = placed.get(name, name)
         first = parameter.kind is parameter.POSITIONAL_ONLY
         if first or (rest and parameter.kind is not parameter.KEYWORD_ONLY):
@@ -206,7 +207,7 @@ def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
             positional.append(values.get(known, parameter.default))
         elif known in values:
             bound[name] = values[known]
-    positional += [values[known] for name, known in placed.items() if name.startswith(f"{rest}[")]
+    positional += [values[known] for name, known in placed.items() if name not in parameters]
     return lambda: function(*positional, **bound)
 
 

@@ -92,6 +92,18 @@ def test_how_sure_a_modelled_win_is() -> None:
     assert len(written) >= 12 and statistics.median(written) >= 0.65
 
 
+def test_kernels_of_problems_that_nothing_was_fitted_to_take_about_the_modelled_time() -> None:
+    ratios = [
+        modelled / measured
+        for (author, problem), times in recorded_times().items()
+        if author == "kernelagent" and problem.startswith(("l1_", "l2_"))
+        for modelled, measured in times
+    ]
+    print(sorted(ratios))
+    assert len(ratios) == 13 and 0.8 < statistics.median(ratios) < 1.4
+    assert min(ratios) > 0.5 and max(ratios) < 2.5
+
+
 def test_committed_constants_are_the_fit(samples: list[Sample]) -> None:
     # Another machine's logarithm may end the descent a step away, at no other loss.
     assert loss(samples, H200, FITTED) <= 1.01 * loss(samples, H200, fit(samples, H200))

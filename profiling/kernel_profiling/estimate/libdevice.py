@@ -21,7 +21,7 @@ def _half_away(x: Any) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("abs",), np.abs),
+    "abs": np.abs,
     **{name: getattr(np, name) for name in ("floor", "ceil", "trunc", "exp", "exp2", "expm1")},
     **{name: getattr(np, name) for name in ("log", "log2", "log10", "log1p", "sqrt", "rint")},
     **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "cbrt")},
