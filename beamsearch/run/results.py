@@ -61,7 +61,15 @@ def find_candidate(rounds: Sequence[RoundRecord], name: str | None) -> Candidate
 
 def multiple_of_floor(measurement: Measurement | None, floor: Floor | None) -> float | None:
     """How far a measured time is from the floor; None for a modelled time or no floor."""
-    if measurement is None or measurement.source != "measured" or floor is None:
+    if measurement is None or measurement.source != "measured":
+        return None
+    return distance_to_floor(measurement, floor)
+
+
+def distance_to_floor(measurement: Measurement | None, floor: Floor | None) -> float | None:
+    """Time over the floor, both measured or both modelled: no modelled time is below its floor,
+    so that at the floor a run without a GPU can win no more. None where one is missing."""
+    if measurement is None or floor is None:
         return None
     return measurement.time_ms / floor.time_ms
 

@@ -38,7 +38,7 @@ from beamsearch.run.progress import Progress
 from beamsearch.run.results import (
     absent_files,
     find_candidate,
-    multiple_of_floor,
+    distance_to_floor,
     promote,
     round_results,
 )
@@ -126,7 +126,7 @@ class Rounds:
                 variants=self.shared.settings.variants,
                 speedup=1 / comparable_times(self.shared.trace, everyone)[best.name],
                 modelled=not self.shared.executor.measures,
-                multiple_of_floor=multiple_of_floor(best.measurement, self.shared.floor),
+                multiple_of_floor=distance_to_floor(best.measurement, self.shared.floor),
                 out_of_time=self.progress.is_out_of_time(),
             )
             if reason is not None:

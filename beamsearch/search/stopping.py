@@ -53,8 +53,8 @@ def stop_reason(
 ) -> str | None:
     """Why the run ends here, or None.
 
-    `speedup` is the running best's over the first kernel, of modelled times or of measured ones;
-    `multiple_of_floor` is of a measured, confirmed time. `variants` are what one worker makes.
+    `speedup` is the running best's over the first kernel, of modelled times or of measured ones,
+    and `multiple_of_floor` of a confirmed one. `variants` are what one worker makes.
     """
     done = len(rounds) - 1
     tilde = "~" if modelled else ""
@@ -63,7 +63,8 @@ def stop_reason(
             limits.floor_margin > 0
             and multiple_of_floor is not None
             and multiple_of_floor <= 1 + limits.floor_margin,
-            f"within {limits.floor_margin:.0%} of the floor ({multiple_of_floor or 0:.2f} times; "
+            f"within {limits.floor_margin:.0%} of the floor "
+            f"({tilde}{multiple_of_floor or 0:.2f} times; "
             "--floor-margin)",
         ),
         (

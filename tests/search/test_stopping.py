@@ -38,6 +38,7 @@ def test_the_floor_the_rounds_the_time_and_silence():
     near = Limits(rounds=8, floor_margin=0.05)
     assert "within 5% of the floor (1.04" in stop_reason(rounds(), near, multiple_of_floor=1.04)
     assert stop_reason(rounds(), near, multiple_of_floor=1.06) is None
+    assert "(~1.00 times" in stop_reason(rounds(), near, modelled=True, multiple_of_floor=1.0)
     assert stop_reason(rounds(), EIGHT, multiple_of_floor=0.99) is None  # not asked for
     assert "2 rounds" in stop_reason(rounds(BAD, GOOD), Limits(rounds=2))
     assert "time" in stop_reason(rounds(), EIGHT, out_of_time=True)
