@@ -37,8 +37,8 @@ from beamsearch.run.prefetch import begin_profiles
 from beamsearch.run.progress import Progress
 from beamsearch.run.results import (
     absent_files,
-    find_candidate,
     distance_to_floor,
+    find_candidate,
     promote,
     round_results,
 )
