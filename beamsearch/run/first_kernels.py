@@ -4,6 +4,7 @@ fastest first."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from beamsearch.errors import KernelError
@@ -55,8 +56,23 @@ class FirstKernels:
     """Takes what people should know of those that came to nothing."""
 
     def gather(self) -> str:
-        """The source of the fastest; a candidate's record is left for each. Raises KernelError
-        where none is correct, and what asking raises."""
+        """The source of the fastest; a candidate's record is left for each. The model answers while
+        the compiler works. Raises KernelError where none is correct, and what asking raises."""
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(self._written) if self.proposer.reads_prompts else None
+            found, reasons = self._compiled()
+            written, fault = asked.result() if asked is not None else ([], [])
+        found, reasons = found + written, reasons + fault
+        if not any(kernel.correct for kernel in found):
+            told = "; ".join(reasons)
+            problem = self.question.problem.name
+            raise KernelError(f"{problem} has no input_kernel.py; {NEXT}. {told}")
+        for reason in reasons:
+            self.tell(reason)
+        return self._leave(self._fastest_first(found))
+
+    def _compiled(self) -> tuple[list[Judged], list[str]]:
+        """The compiler's, and what is wrong with those of them that are not right."""
         folder, problem = self.trace.round(0) / "compiled", self.question.problem.name
         given = folder, self.executor, problem, self.stop
         compiled, reasons = compiled_kernels(*given, tuned=not self.quick)
@@ -68,14 +84,7 @@ class FirstKernels:
             verdict, what = judged.judgement.verdict, judged.proposal.description
             if not verdict.correct:
                 reasons.append(f"{what}: {verdict.outcome.value}: {verdict.reason}")
-        if self.proposer.reads_prompts:
-            found += self._written(reasons)
-        if not any(kernel.correct for kernel in found):
-            told = "; ".join(reasons)
-            raise KernelError(f"{problem} has no input_kernel.py; {NEXT}. {told}")
-        for reason in reasons:
-            self.tell(reason)
-        return self._leave(self._fastest_first(found))
+        return found, reasons
 
     def _judged(self, number: int, kernel: Proposal) -> Judged:
         def judge() -> Judgement:
@@ -87,13 +96,15 @@ class FirstKernels:
         path = self.trace.round(0) / "first" / f"{number}.json"
         return Judged(kernel, recorded(path, Judgement, judge))
 
-    def _written(self, reasons: list[str]) -> list[Judged]:
+    def _written(self) -> tuple[list[Judged], list[str]]:
         """The model's. That it wrote none ends the run only where there is no other."""
         try:
-            return write_first(self.trace, self.question, self.proposer, self.executor, self.stop)
+            kernels = write_first(
+                self.trace, self.question, self.proposer, self.executor, self.stop
+            )
+            return kernels, []
         except KernelError as error:
-            reasons.append(str(error))
-            return []
+            return [], [str(error)]
 
     def _fastest_first(self, found: list[Judged]) -> list[tuple[Judged, Measurement | None]]:
         """Those that are correct by their times, all taken in one visit; then the others."""

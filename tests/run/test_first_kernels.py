@@ -5,11 +5,16 @@ import io
 import pytest
 
 from beamsearch.cli.display import PlainDisplay
+from beamsearch.errors import Waiting
+from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.problem.problem import read_problem
+from beamsearch.proposer.questions import Reply
 from beamsearch.records.trace import Trace
-from beamsearch.run.first_kernels import first_candidates
+from beamsearch.run.first_kernels import FirstKernels, first_candidates
 from beamsearch.run.run import run
+from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
+from tests.proposer.situations import first_question
 
 PROBLEM = """
 import torch
@@ -43,6 +48,31 @@ def problem(tmp_path):
     folder.mkdir()
     folder.joinpath("problem.py").write_text(PROBLEM)
     return read_problem(folder / "problem.py")
+
+
+class Writer:
+    """Answers once."""
+
+    name = "some-model"
+    reads_prompts = True
+
+    def answer(self, question, prompt):
+        return Reply(text="a way\n```python\ndef kernel_function(x):\n    ...\n```\n", author="m")
+
+
+def test_the_model_is_asked_while_the_compiler_works(tmp_path):
+    trace = Trace(tmp_path)
+    with pytest.raises(Waiting, match="GPU step"):  # the compiler's, and the judge's, are to come
+        FirstKernels(
+            trace=trace,
+            executor=RemoteExecutor("NVIDIA H200"),
+            proposer=Writer(),
+            question=first_question(),
+            quick=False,
+            stop=StopToken(),
+            tell=print,
+        ).gather()
+    assert "kernel_function" in (trace.worker(0, 0) / "first_reply.txt").read_text()
 
 
 @pytest.mark.gpu
