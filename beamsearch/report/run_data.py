@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -135,6 +136,15 @@ class RunData:
         return line[::-1]
 
     @cached_property
+    def workers(self) -> list[list[Candidate]]:
+        """The kernels of each worker that had a direction, in the order of rounds."""
+        found: dict[tuple[int, int], list[Candidate]] = defaultdict(list)
+        for candidate in self.candidates.values():
+            if candidate.worker is not None and candidate.direction is not None:
+                found[candidate.round, candidate.worker].append(candidate)
+        return [found[key] for key in sorted(found)]
+
+    @cached_property
     def bests(self) -> list[Candidate]:
         """The running best, each time that it changed."""
         return [self.candidates[n] for n in dict.fromkeys(r.running_best for r in self.rounds)]
@@ -197,12 +207,20 @@ class RunData:
         """What was said of its worker's kernels afterwards, in a few sentences."""
         return self._said(candidate, "reflexion.txt", ("summary",))["summary"]
 
+    def lessons(self, candidate: Candidate, kind: str) -> list[str]:
+        """What its worker's reflection says to later rounds: `lessons`, or `patterns_to_avoid`."""
+        texts = self._answer(candidate, "reflexion.txt").get(kind)
+        return [str(text) for text in texts] if isinstance(texts, list) else []
+
     def _said(self, candidate: Candidate, file: str, keys: Sequence[str]) -> dict[str, str]:
-        found: dict[str, Any] = {}
-        if candidate.worker is not None:
-            path = self.trace.worker(candidate.round, candidate.worker) / file
-            found = _object(path.read_text()) if path.is_file() else {}
+        found = self._answer(candidate, file)
         return {key: str(found.get(key, "")) for key in keys}
+
+    def _answer(self, candidate: Candidate, file: str) -> dict[str, Any]:
+        if candidate.worker is None:
+            return {}
+        path = self.trace.worker(candidate.round, candidate.worker) / file
+        return _object(path.read_text()) if path.is_file() else {}
 
 
 _OF_WORKER = (

@@ -202,7 +202,17 @@ def failures(run: RunData) -> list[tuple[str, list[Candidate]]]:
     return sorted(found.items(), key=lambda item: -len(item[1]))
 
 
-def in_vain(run: RunData) -> list[tuple[str, Counter[str], str]]:
+def in_vain(run: RunData) -> list[list[Candidate]]:
+    """The kernels of each worker that made none faster than its parent, in the order of rounds."""
+
+    def gained(candidate: Candidate) -> bool:
+        change = run.against(candidate, candidate.parent)
+        return change is not None and change.word == "faster"
+
+    return [own for own in run.workers if not any(map(gained, own))]
+
+
+def directions(run: RunData) -> list[tuple[str, Counter[str], str]]:
     """Direction -> what came of its correct kernels against their parents, and the best of them."""
     found: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in run.candidates.values():

@@ -16,7 +16,7 @@ from beamsearch.records.packed import opened_run
 from beamsearch.report.code import visible
 from beamsearch.report.page import leave_report, write_comparison, write_report
 from beamsearch.report.run_data import RunData
-from beamsearch.report.words import failures, spread, tied
+from beamsearch.report.words import failures, in_vain, spread, tied
 from tests.report.made import (
     HOSTILE,
     PLAYBOOK,
@@ -27,6 +27,8 @@ from tests.report.made import (
     modelled,
     multiplied,
 )
+
+KINDS = ("lessons", "patterns_to_avoid")
 
 
 class Page(HTMLParser):
@@ -200,6 +202,22 @@ def test_modelled_times_carry_their_sign_everywhere(tmp_path):
     top = page.text.split("What was tried in vain")[0]
     bare = re.search(r"(?<![~\d.])\d+\.\d+(x \(| ms)", top)
     assert bare is None, top[bare.start() - 80 : bare.end() + 40]
+
+
+def test_what_was_in_vain_is_told_with_what_was_learned(tmp_path):
+    run = RunData(copied(WITH_MODEL, tmp_path / "run"))
+    page = made(run, tmp_path / "page.html")
+    section = page.text.partition("What was tried in vain")[2].partition("By direction")[0]
+    vain = in_vain(run)
+    assert 0 < len(vain) < len(run.workers)
+    assert f"{len(vain)} of {len(run.workers)} workers made no kernel" in section
+    for kernels in run.workers:
+        told = [text for kind in KINDS for text in run.lessons(kernels[0], kind)]
+        assert told
+        shown = [" ".join(text.split()) in section for text in told]
+        assert all(shown) if kernels in vain else not any(shown)
+    gains = [run.against(c, c.parent) for kernels in vain for c in kernels]
+    assert not any(gain and gain.word == "faster" for gain in gains)
 
 
 @pytest.mark.slow
