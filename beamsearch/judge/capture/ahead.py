@@ -49,6 +49,10 @@ USUAL_BLOCK = 1024
 MOST_REGISTERS = 2 * 255
 """Registers a thread that one block of numbers may take in a form that is one of several: twice
 what a thread has. More of it would be moved to memory than stays, after minutes of compilation."""
+MOST_IR_LINES = 4000
+"""Lines of a kernel's Triton IR in a form that is one of several. Triton's coalescing takes time by
+the square of them where loads are unrolled: 1,447 lines took 1.0 s of it, 2,753 lines 3.3 s, 5,369
+lines 13 s, 10,600 lines 54 s (Triton 3.9, one core), and the GPU waits."""
 MOST_FORMS = 4 * MOST_CONFIGS
 """Choices of configurations that are tried, of all autotuners of a kernel together."""
 
@@ -377,6 +381,12 @@ def reason_hopeless(plan: Plan) -> str | None:
             return (
                 f"not compiled: one block of {kernel.name} would take {registers} registers a "
                 "thread, which has 255"
+            )
+        lines = kernel.ttir.count("\n")
+        if lines > MOST_IR_LINES:
+            return (
+                f"not compiled: {kernel.name} is unrolled to {lines:,} lines of Triton's IR, which "
+                "take too long to compile"
             )
     return None
 

@@ -265,6 +265,27 @@ def test_a_block_that_no_thread_can_hold_is_not_compiled_where_others_fit(captur
     )
 
 
+def test_an_unrolled_loop_that_compiles_for_long_is_not_where_others_are_short(
+    capture: Capture,
+) -> None:
+    unrolled = changed(
+        ("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, TIMES: tl.constexpr"),
+        (
+            "    tl.store(",
+            "    for _ in tl.static_range(TIMES):\n        tl.debug_barrier()\n    tl.store(",
+        ),
+        source=TUNED,
+    )
+    unrolled = unrolled.replace("{'BLOCK': n}", "{'BLOCK': 512, 'TIMES': n}")
+    found = capture(unrolled.replace("(512, 1024)", "(2, 5000)"))
+    assert [form.plan.launches[0].config for form in found.forms] == [
+        found.forms[0].plan.launches[0].config
+    ]
+    assert "TIMES: 2," in str(found.forms[0].plan.launches[0].config)
+    (alone,) = capture(unrolled.replace("(512, 1024)", "(5000,)")).forms
+    assert "lines of Triton's IR, which take too long" in str(reason_hopeless(alone.plan))
+
+
 def test_what_a_configuration_fills_beforehand_is_a_step(capture: Capture) -> None:
     found = capture(TUNED)
     assert found.rejection is None, found.rejection
