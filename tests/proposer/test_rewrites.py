@@ -264,6 +264,19 @@ def kernel_function(x):
 """
 
 
+def test_strips_grow_as_far_as_what_is_written_out_compiles_soon() -> None:
+    def strips(problem: str) -> set[str]:
+        constant, hints = with_constants(problem)
+        four = next(t for move, t in rows.STRIPS.apply(constant, hints) if "4 rows" in move)
+        moves = [move.split(",")[0] for move, _ in launch.apply(four, hints)]
+        tuned = [move.split(",")[0] for move, _ in launch.settings_of(four)[0]]
+        assert {m for m in moves if "STRIP" in m} == {m for m in tuned if "STRIP" in m}
+        return {move for move in moves if "STRIP" in move}
+
+    assert strips("43") == {"STRIP 2", "STRIP 1"}  # 27 loads a row
+    assert strips("82") == {"STRIP 2", "STRIP 1", "STRIP 8", "STRIP 16"}  # 9 loads a row
+
+
 def test_only_blocks_that_differ_at_the_problems_shapes_are_tried() -> None:
     def blocks(*shape: int) -> set[str]:
         hints = Hints({"x": Shape(shape)}) if shape else Hints()

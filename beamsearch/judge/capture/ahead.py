@@ -19,6 +19,7 @@ from beamsearch.errors import Stopped
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
 from beamsearch.judge.capture.compiling import Compiled
+from beamsearch.judge.capture.hopeless import reason_hopeless
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
 from beamsearch.judge.rejection import COMPILE_S, Log, Rejected, check_entry, guarded, load, parsed
@@ -29,7 +30,6 @@ from beamsearch.records.job import Subject
 from beamsearch.records.plan import Plan
 from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
-from kernel_profiling.compiler.occupancy import registers_of_largest_block
 from kernel_profiling.errors import one_line
 from kernel_profiling.gpus import Gpu
 from kernel_profiling.profile import Configuration
@@ -46,13 +46,6 @@ MOST_BLOCK = 1 << 14
 """A larger power of two is a size."""
 USUAL_BLOCK = 1024
 """The largest block of a kernel that does not tell it."""
-MOST_REGISTERS = 2 * 255
-"""Registers a thread that one block of numbers may take in a form that is one of several: twice
-what a thread has. More of it would be moved to memory than stays, after minutes of compilation."""
-MOST_IR_LINES = 4000
-"""Lines of a kernel's Triton IR in a form that is one of several. Triton's coalescing takes time by
-the square of them where loads are unrolled: 1,447 lines took 1.0 s of it, 2,753 lines 3.3 s, 5,369
-lines 13 s, 10,600 lines 54 s (Triton 3.9, one core), and the GPU waits."""
 MOST_FORMS = 4 * MOST_CONFIGS
 """Choices of configurations that are tried, of all autotuners of a kernel together."""
 
@@ -370,25 +363,6 @@ def _outcome(begun: Future[Form] | Rejected) -> Form | Rejected:
         return begun if isinstance(begun, Rejected) else begun.result()
     except Rejected as rejection:
         return rejection
-
-
-def reason_hopeless(plan: Plan) -> str | None:
-    """Why a form cannot be the fastest of several, seen before it is compiled; none otherwise."""
-    for kernel in plan.kernels:
-        threads = 32 * kernel.options.get("num_warps", 4) * kernel.options.get("num_ctas", 1)
-        registers = registers_of_largest_block(kernel.ttir, threads)
-        if registers > MOST_REGISTERS:
-            return (
-                f"not compiled: one block of {kernel.name} would take {registers} registers a "
-                "thread, which has 255"
-            )
-        lines = kernel.ttir.count("\n")
-        if lines > MOST_IR_LINES:
-            return (
-                f"not compiled: {kernel.name} is unrolled to {lines:,} lines of Triton's IR, which "
-                "take too long to compile"
-            )
-    return None
 
 
 def sizes_in(arguments: Mapping[str, Any]) -> set[int]:

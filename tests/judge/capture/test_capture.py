@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beamsearch.judge.capture.ahead import Captured, configurations, reason_hopeless
+from beamsearch.judge.capture.ahead import Captured, configurations
+from beamsearch.judge.capture.hopeless import reason_hopeless
 from beamsearch.judge.rejection import Log
 from beamsearch.problem.problem import Problem, read_problem
 from beamsearch.records.candidate import Candidate

@@ -21,6 +21,7 @@ from beamsearch.proposer.playbook.rewrites.source import (
     on_module,
     parse,
 )
+from beamsearch.proposer.playbook.rewrites.unroll import MOST_WRITTEN_OUT, copies_of
 from kernel_profiling.profile import FindingKind
 
 WARPS = (1, 2, 4, 8, 16)
@@ -85,6 +86,7 @@ def _points(
     blocks those that differ at the problem's own shapes, as far as these are known."""
     kernel = launch.kernel
     warps = _number(_limit(keyword(launch.call, "num_warps"), launch)) or 4
+    values = launch.module.values(kernel.name)
     near: list[Point] = [{"num_warps": w} for w in (warps * 2, warps // 2) if w in WARPS]
     far: list[Point] = [{"num_warps": w} for w in (warps * 4, warps // 4) if w in WARPS]
     for name in block_parameters(launch):
@@ -94,6 +96,8 @@ def _points(
             step: Point = {name: int(value * factor)}
             if not 1 <= step[name] <= LARGEST or size_with(step[name]) == value:
                 continue
+            if factor > 1 and copies_of(kernel.body, kernel, values | step) > MOST_WRITTEN_OUT:
+                continue  # it would be compiled for longer than the rest of the round takes
             wide = int(warps * factor)
             both: list[Point] = [{**step, "num_warps": wide}] if wide in WARPS else []
             if factor in NEAR:

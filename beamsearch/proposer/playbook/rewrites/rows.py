@@ -38,7 +38,13 @@ from beamsearch.proposer.playbook.rewrites.source import (
     parse,
     statements,
 )
-from beamsearch.proposer.playbook.rewrites.unroll import SHORT, is_static, loop_length, make_static
+from beamsearch.proposer.playbook.rewrites.unroll import (
+    MOST_WRITTEN_OUT,
+    SHORT,
+    is_static,
+    loop_length,
+    make_static,
+)
 from kernel_profiling.profile import FindingKind
 
 WIDEST = 1024
@@ -46,8 +52,6 @@ WIDEST = 1024
 TILE_ROWS = (1, 4, 2, 8)
 """Rows a program: one as scalars, several as an axis of their own."""
 STRIP_ROWS = (8, 4, 16, 2)
-MOST_LOADS = 192
-"""Loads written out in one program at most, before equal ones are merged."""
 
 
 def _retile(launch: Launch, rows: int) -> str:
@@ -221,7 +225,7 @@ def _unroll_all(kernel: ast.FunctionDef, values: dict[str, int], rows: int) -> N
         copies *= max(1, length)
         if not is_static(loop):
             make_static(loop)
-    if copies == rows or copies > MOST_LOADS:
+    if copies == rows or copies > MOST_WRITTEN_OUT:
         raise NotApplicable("no window to share, or too many copies")
 
 

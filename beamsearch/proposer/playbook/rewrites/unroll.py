@@ -22,6 +22,9 @@ SHORT = 16
 MOST_COPIES = 128
 """Copies of an innermost body over all nested unrolled loops: beyond it the instruction cache and
 the compiler suffer."""
+MOST_WRITTEN_OUT = 192
+"""Copies where equal loads among them are merged. Triton's coalescing takes time by the square of
+what is written out: 216 copies of a pooling window's load compile for 5 s, 432 for 16 s."""
 ASSUMED_LENGTH = 3
 """Of a loop counted by a parameter that was a constexpr from the start and whose value is not
 known: window sizes are what people write so."""
@@ -66,7 +69,7 @@ def _unroll(module: Module, inner_only: bool) -> str:
             length = loop_length(loop, kernel, values)
             if length is None or not 1 <= length <= SHORT or is_static(loop):
                 continue
-            inner = _copies(loop.body, kernel, values)
+            inner = copies_of(loop.body, kernel, values)
             if inner * length > MOST_COPIES or calls(loop, "dot"):
                 continue
             nodes = list(ast.walk(loop))
@@ -82,12 +85,12 @@ def _unroll(module: Module, inner_only: bool) -> str:
     return f"loops over {', '.join(done)} unrolled"
 
 
-def _copies(body: list[ast.stmt], kernel: ast.FunctionDef, values: dict[str, int]) -> int:
+def copies_of(body: list[ast.stmt], kernel: ast.FunctionDef, values: dict[str, int]) -> int:
     """How often the innermost statements of a body stand there once unrolled."""
     most = 1
     for node in body:
         if isinstance(node, ast.For | ast.If):
-            inner = _copies(node.body, kernel, values)
+            inner = copies_of(node.body, kernel, values)
             if isinstance(node, ast.For) and is_static(node):
                 inner *= loop_length(node, kernel, values) or 1
             most = max(most, inner)
