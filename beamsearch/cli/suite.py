@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     *("quick", "seed", "dtype", "precision", "backward", "target", "llm", "model"),
     *("model_choice", "learn_from", "patience", "target_speedup", "floor_margin"),
     *("max_candidates", "max_cost", "max_tokens", "max_calls", "time_limit_s", "device"),
+    "gpus",
 )
 def suite(
     problems: ProblemsArgument = None,

@@ -120,6 +120,8 @@ class Lanes:
                     raise
                 deaths.append(death)
                 died_on.append(number)
+                with suppress(BeamsearchError):  # whoever needs the lane meets it
+                    self._client(number)
             finally:
                 self._left(number, job, alone=alone)
         return cast("R", verdict_on(job, deaths))
@@ -155,12 +157,15 @@ class Lanes:
 
     def missing_isolation(self) -> dict[str, str]:
         """Parts of the isolation of candidates that the system refuses, as the first lane says."""
+        deaths = 0
         while True:
             number = self._admitted(None, (), alone=False)
             try:
                 return self._ready(number)[0].missing_isolation()
             except LaneDied:
-                continue
+                deaths += 1
+                if deaths > UNREADY:
+                    raise
 
     def close(self) -> None:
         """End every lane."""
