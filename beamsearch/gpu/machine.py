@@ -77,10 +77,14 @@ def find_machine(device: int | None = None, target: str | None = None) -> Machin
 
 
 def find_machines(
-    device: int | None = None, gpus: str | None = None, target: str | None = None
+    device: int | None = None,
+    gpus: str | None = None,
+    target: str | None = None,
+    *,
+    mixed: bool = False,
 ) -> tuple[Machine, ...]:
-    """The GPUs that a run is on, all of one kind: those of `gpus` (`all`, or numbers), where it is
-    given, else as `find_machine`.
+    """The GPUs that a run is on, all of one kind unless `mixed`: those of `gpus` (`all`, or
+    numbers), where it is given, else as `find_machine`.
 
     Raises UsageError where one is not there, and where they are of several kinds.
     """
@@ -88,7 +92,7 @@ def find_machines(
         return (find_machine(device, target),)
     machines = tuple(find_machine(number) for number in pick_devices(gpus))
     names = [machine.name for machine in machines]
-    if len(set(names)) > 1:
+    if len(set(names)) > 1 and not mixed:
         kinds = {name: names.count(name) for name in names}
         told = ", ".join(f"{name} ({count})" for name, count in kinds.items())
         first = ",".join(str(m.device) for m in machines if m.name == names[0])

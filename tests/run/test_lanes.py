@@ -9,6 +9,7 @@ import time
 import pytest
 
 from beamsearch.cli.display import PlainDisplay
+from beamsearch.executor.dispatch import subjects_of
 from beamsearch.gpu.machine import modelled
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.trace import Trace
@@ -60,13 +61,17 @@ def test_lanes_that_are_killed_leave_the_trace_of_undisturbed_ones(alone, tmp_pa
     killed = []
 
     def disturb(executor):
-        """Ends a lane in the middle of a job, and another later."""
-        while len(killed) < 2:
-            time.sleep(2.5)
-            busy = next((slot for slot in executor._slots if slot.jobs), None)
-            if busy is not None and busy.client.facts.done():
-                os.kill(busy.client.process.pid, signal.SIGKILL)
-                killed.append(busy.spec.name)
+        """Ends a lane in the middle of a job, and another later; no kernel's twice."""
+        met = set()
+        while len(killed) < 2 and not executor._closed:
+            time.sleep(0.5)
+            for slot in executor._slots:
+                about = {s.name for job in slot.jobs for s in subjects_of(job)}
+                if about and not about & met and slot.client.facts.done():
+                    os.kill(slot.client.process.pid, signal.SIGKILL)
+                    killed.append(slot.spec.name)
+                    met |= about
+                    break
 
     _, said = ran(tmp_path / "run", 2, monkeypatch, disturb)
     assert killed and "died and is begun again" in said
