@@ -16,6 +16,13 @@ from beamsearch.errors import Stopped, UsageError, Waiting
 if TYPE_CHECKING:
     from beamsearch.records.suite import Suite
 
+AtOnceOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="Runs at once. Default: one, with --gpus two on each GPU."
+    ),
+]
+
 
 @takes_settings(
     *("strategy", "rounds", "workers", "beam", "variants", "tune", "review", "strict_nan"),
@@ -35,12 +42,7 @@ def suite(
         bool, typer.Option("--report", help="Run nothing; report on the suite in DIR.")
     ] = False,
     config: ConfigOption = None,
-    at_once: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="Runs at once. Default: one, with --gpus two on each GPU."
-        ),
-    ] = None,
+    at_once: AtOnceOption = None,
     kernelbench: KernelBenchOption = None,
     json: JsonOption = False,
 ) -> None:
