@@ -34,6 +34,9 @@ LIMITS = (
     "answer_deadline_s",
 )
 """Settings that may differ when a run is resumed: they bound the work, they do not shape it."""
+PLACES = ("device", "gpus")
+"""Settings that may differ too: they say where the work is done. A run's GPUs are of one kind, in
+whatever number."""
 OF_MODELS = ("model", "max_cost", "max_tokens", "max_calls")
 """Settings that mean nothing where no model is asked."""
 
@@ -165,8 +168,33 @@ class Settings(BaseModel):
     """Stop after this long: 90s, 20m, 1.5h."""
     device: int | None = Field(None, ge=0)
     """CUDA device. Default: the first."""
+    gpus: str | None = None
+    """Several GPUs of one kind at once: all, or numbers as 0,2. Default: --device alone."""
     profiler: Literal["auto", "compiler"] = "auto"
     """auto: Nsight Compute where it can be used; compiler: the compiler's profile alone."""
+
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _all_or_numbers(cls, value: object) -> object:
+        if value is None:
+            return None
+        text = str(value).replace(" ", "")
+        numbers = text.split(",")
+        if text in ("all", "mixed"):
+            return text
+        if not all(re.fullmatch(r"\d+", number) for number in numbers):
+            raise ValueError("give all, or numbers of GPUs such as 0,2")
+        if len(set(map(int, numbers))) < len(numbers):
+            raise ValueError("the same GPU twice: a lane is one GPU")
+        return text
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Settings:
+        if self.gpus is not None and self.device is not None:
+            raise ValueError(
+                "--device and --gpus both say where to run; give one: --gpus for several GPUs"
+            )
+        return self
 
     @field_validator("model", mode="before")
     @classmethod
@@ -216,6 +244,8 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
+        if not key:
+            raise UsageError(first["msg"].removeprefix("Value error, ")) from error
         if first["type"] == "extra_forbidden":
             known = ", ".join(Settings.model_fields)
             raise UsageError(f"unknown setting {key!r}; known: {known}") from error
@@ -240,9 +270,9 @@ def check_means_something(settings: Settings, names: Collection[str] = OF_MODELS
 
 
 def differences(recorded: Settings, asked: Settings) -> list[str]:
-    """What differs between two settings, limits aside, as `name: recorded, asked`."""
+    """What differs between two settings, limits and places aside, as `name: recorded, asked`."""
     return [
         f"{name}: {getattr(recorded, name)} there, {getattr(asked, name)} asked"
         for name in Settings.model_fields
-        if name not in LIMITS and getattr(recorded, name) != getattr(asked, name)
+        if name not in (*LIMITS, *PLACES) and getattr(recorded, name) != getattr(asked, name)
     ]

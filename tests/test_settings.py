@@ -56,3 +56,16 @@ def test_a_problem_takes_the_rule_to_other_processes_and_to_what_is_kept():
     assert cache_file(problem, here, "source") != cache_file(strict, here, "source")
     with pytest.raises(ProblemError, match="reference or strict"):
         problem.with_precision("loose")
+
+
+def test_gpus_are_all_or_numbers_and_go_without_a_device():
+    assert read_settings(None, {"gpus": "0, 2"}).gpus == "0,2"
+    for wrong, why in (("0,x", "such as 0,2"), ("1,1", "the same GPU twice")):
+        with pytest.raises(UsageError, match=why):
+            read_settings(None, {"gpus": wrong})
+    with pytest.raises(UsageError, match="^--device and --gpus both say where to run; give one"):
+        read_settings(None, {"gpus": "all", "device": 0})
+
+
+def test_a_run_may_go_on_on_other_gpus():
+    assert differences(Settings(gpus="0,1"), Settings(device=3)) == []

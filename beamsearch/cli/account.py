@@ -32,13 +32,17 @@ def account(totals: Totals) -> list[str]:
 
 
 def lane(use: LaneUse) -> list[str]:
-    """The lane's busy share and what it was for; where there is none, what was waited for."""
+    """The lane's busy share and what it was for, and each one's share where there are several;
+    where there is none, what was waited for."""
     idle = _seconds(use.idle_s)
     if not use.busy_s or use.share is None:
         return [f"time went to: {idle}"] if idle else []
-    return [
-        f"GPU lane: {use.share:.0%} busy ({_seconds(use.busy_s)}); idle for: {idle or 'nothing'}"
-    ]
+    told = f"{use.share:.0%} busy ({_seconds(use.busy_s)}); idle for: {idle or 'nothing'}"
+    if not use.lanes:
+        return [f"GPU lane: {told}"]
+    shares = {name: own.share for name, own in use.lanes.items() if own.share is not None}
+    each = ", ".join(f"{name.partition(':')[0]} {share:.0%}" for name, share in shares.items())
+    return [f"{len(use.lanes)} GPU lanes: {told}; each busy: {each}"]
 
 
 def in_all(paid: Paid) -> str:

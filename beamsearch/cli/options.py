@@ -63,6 +63,7 @@ METAVARS = {
     "dtype": "D",
     "precision": "P",
     "target": "GPU",
+    "gpus": "WHICH",
     "llm": "WHO",
     "model": "NAME",
     "model_choice": "HOW",

@@ -13,7 +13,7 @@ from beamsearch.cli.options import JsonLinesOption, JsonOption, RunArgument, tak
 
 @takes_settings(
     *("rounds", "patience", "target_speedup", "floor_margin", "max_candidates", "time_limit_s"),
-    *("max_cost", "max_tokens", "max_calls"),
+    *("max_cost", "max_tokens", "max_calls", "device", "gpus"),
     defaults=False,
 )
 def resume(
@@ -26,8 +26,8 @@ def resume(
     """Go on with a stopped run.
 
     However it was stopped, it goes on from what is on disk; a finished run may be given more
-    rounds. Answers to a batch are read from `responses*.jsonl` in its folder. A packed run goes on
-    in a folder of its own under runs/.
+    rounds, and any may go on on other GPUs of the same kind. Answers to a batch are read from
+    `responses*.jsonl` in its folder. A packed run goes on in a folder of its own under runs/.
     """
     from beamsearch.gpu.environment import check_platform
     from beamsearch.settings import parse_duration

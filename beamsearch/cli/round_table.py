@@ -26,7 +26,8 @@ def table(trace: Trace, record: RunRecord) -> list[str]:
     rounds = trace.completed_rounds()
     by_name = {candidate.name: candidate for item in rounds for candidate in item.candidates}
     measured = record.environment.gpu is not None
-    lines, visit = [LEGEND] if measured else [], None
+    lines: list[str] = [LEGEND] if measured else []
+    seen: set[str | None] = set()
     for item in rounds:
         line = by_number.get(item.round)
         told = f"round {item.round}"
@@ -38,10 +39,10 @@ def table(trace: Trace, record: RunRecord) -> list[str]:
             told += f"  {line.correct} of {line.candidates} correct"
         told += "  win" if item.win else ""
         lines.append(told)
-        visits = list(dict.fromkeys(c.measurement.visit for c in item.candidates if c.measurement))
-        if visit is not None and visits and visits != [visit]:
+        visits = {c.measurement.visit for c in item.candidates if c.measurement}
+        if seen and visits - seen:
             lines.append("    (another stay on a GPU)")
-        visit = visits[-1] if visits else visit
+        seen |= visits
         texts = distinct([candidate.description for candidate in item.candidates])
         for candidate, text in zip(item.candidates, texts, strict=True):
             lines.append(f"    {describe_candidate(candidate, text)}")

@@ -1,10 +1,10 @@
-"""`suite [PROBLEM]…`: many runs, one after another."""
+"""`suite [PROBLEM]…`: many runs, one after another or several at once."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,14 @@ from beamsearch.cli.run import ConfigOption
 from beamsearch.errors import Stopped, UsageError, Waiting
 
 if TYPE_CHECKING:
-    from beamsearch.records.suite import Entry, Suite
-    from beamsearch.settings import Settings
+    from beamsearch.records.suite import Suite
+
+AtOnceOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="Runs at once. Default: one, with --gpus two on each GPU."
+    ),
+]
 
 
 @takes_settings(
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     *("quick", "seed", "dtype", "precision", "backward", "target", "llm", "model"),
     *("model_choice", "learn_from", "patience", "target_speedup", "floor_margin"),
     *("max_candidates", "max_cost", "max_tokens", "max_calls", "time_limit_s", "device"),
+    "gpus",
 )
 def suite(
     problems: ProblemsArgument = None,
@@ -35,10 +42,11 @@ def suite(
         bool, typer.Option("--report", help="Run nothing; report on the suite in DIR.")
     ] = False,
     config: ConfigOption = None,
+    at_once: AtOnceOption = None,
     kernelbench: KernelBenchOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Run many problems one after another, and report on all.
+    """Run many problems, one after another or several at once, and report on all.
 
     Each is an ordinary run in its own folder of DIR, with these settings; --time-limit and
     --max-cost are for all together. However it was stopped, the same command goes on. Leaves
@@ -60,54 +68,26 @@ def suite(
     settings = read_settings(config, flags)
 
     from beamsearch.cli.display import PlainDisplay
+    from beamsearch.cli.suite_view import make_watcher
     from beamsearch.suite.problems import files_of
     from beamsearch.suite.runs import run_suite
 
     paths = files_of(problems or [], kernelbench)
-    watcher = Lines(sys.stderr if json else sys.stdout, folder)
+    watcher = make_watcher(sys.stderr if json else sys.stdout, folder)
     try:
-        run_suite(folder, paths, settings, watcher=watcher, observer=PlainDisplay)
+        with watcher:
+            run_suite(
+                folder,
+                paths,
+                settings,
+                watcher=watcher,
+                observer=PlainDisplay,
+                at_once=at_once,
+            )
     except Stopped:
         _reported(folder, json)
         raise
     _end(_reported(folder, json))
-
-
-class Lines:
-    """A line when a problem begins, and one when it ends."""
-
-    def __init__(self, stream: IO[str], folder: Path) -> None:
-        self.stream = stream
-        self.folder = folder
-
-    def begins(self, number: int, count: int, entry: Entry, settings: Settings) -> None:
-        """Print its name, and what it may take."""
-        from beamsearch.report.numbers import clock
-
-        limits = []
-        if settings.time_limit_s is not None:
-            limits.append(f"until {clock(settings.time_limit_s)} of its own time")
-        if settings.max_cost is not None:
-            limits.append(f"${settings.max_cost:.2f}")
-        most = f", at most {' and '.join(limits)}" if limits else ""
-        self.say(f"[{number}/{count}] {entry.name} begins{most}")
-
-    def ended(self, number: int, count: int, entry: Entry) -> None:
-        """Print how it ended."""
-        from beamsearch.records.trace import Trace
-        from beamsearch.report.numbers import clock, progress, tell
-
-        told = entry.reason or ""
-        if entry.state == "finished":
-            record = Trace(self.folder / entry.name).run_record()
-            told = f"{tell(progress(record))}; {record.stop_reason}"
-        took = f" after {clock(entry.seconds)}" if entry.seconds else ""
-        self.say(f"[{number}/{count}] {entry.name} {entry.state}{took}: {told}")
-
-    def say(self, line: str) -> None:
-        """Print a line."""
-        self.stream.write(line + "\n")
-        self.stream.flush()
 
 
 def _reported(folder: Path, json: bool) -> Suite:

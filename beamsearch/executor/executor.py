@@ -1,10 +1,11 @@
 """What runs jobs, whatever is behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from beamsearch.gpu.usage import Usage
 from beamsearch.records.job import Job, Subject
+from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import R
 
 
@@ -24,6 +25,13 @@ class Executor(Protocol):
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin what the CPU has to do for what will be judged or timed. Returns at once."""
+        ...
+
+    def anchor(
+        self, subject: Subject, keep: Callable[[Measurement], None], known: Collection[str]
+    ) -> None:
+        """Time the input kernel in each visit, but those that are `known`: `keep` gets its time
+        before any other of that visit is given out."""
         ...
 
     def missing_isolation(self) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -24,6 +25,7 @@ from beamsearch.records.job import (
     Subject,
     SweepJob,
 )
+from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import R
 
 if TYPE_CHECKING:
@@ -49,7 +51,9 @@ class LocalExecutor:
         profiler: Literal["auto", "compiler"] = "auto",
         strict_nan: bool = False,
         usage: Usage | None = None,
+        shared_by: int = 1,
     ) -> None:
+        """`shared_by`: executors that share this machine's cores."""
         self.usage = usage or Usage()
         self.measures = machine.measures
         self.gpu = machine.gpu.name
@@ -64,7 +68,13 @@ class LocalExecutor:
         self._servers = ForkServers(scratch, interpreter=not machine.measures)
         self._servers.start()
         self._measuring: MeasuringJudge | None = None
+        self.visit: str | None = None
+        """This stay on the GPU; none where times are modelled."""
+        cores = os.cpu_count() or 2
+        if machine.measures:
+            cores = cores * 3 // 4  # the runner must not wait for one
         common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
+        common["cores"] = max(1, cores // shared_by)
         common |= {"usage": self.usage, "strict_nan": strict_nan}
         if machine.device is None:
             slots = interpreter_processes
@@ -81,7 +91,7 @@ class LocalExecutor:
                 **common,
             )
             self._judge = self._measuring
-            self.gpu = self._measuring.device_name
+            self.gpu, self.visit = self._measuring.device_name, self._measuring.visit
 
     def run(self, job: Job[R]) -> R:
         """The job's record. Raises BeamsearchError."""
@@ -111,6 +121,18 @@ class LocalExecutor:
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin what the CPU has to do for what will be judged or timed. Returns at once."""
         self._judge.prepare(subjects)
+
+    def anchor(
+        self, subject: Subject, keep: Callable[[Measurement], None], known: Collection[str]
+    ) -> None:
+        """Time the input kernel in this visit, where that is not known. Raises BeamsearchError."""
+        if self.visit is None or self.visit in known:
+            return
+        comparison = self.run(CompareJob(subjects=[subject]))
+        if subject.name not in comparison.measurements:
+            why = comparison.failed.get(subject.name)
+            raise BeamsearchError(f"the input kernel could not be timed again: {why}")
+        keep(comparison.measurements[subject.name])
 
     def missing_isolation(self) -> dict[str, str]:
         """Parts of the isolation of candidates that the system refuses here, with the reasons."""

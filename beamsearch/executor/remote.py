@@ -27,6 +27,9 @@ class RemoteExecutor:
     def prepare(self, subjects: Any) -> None:
         """Begin nothing: kernels are not judged here."""
 
+    def anchor(self, *_: Any) -> None:
+        """Time nothing: there is no visit."""
+
     def missing_isolation(self) -> dict[str, str]:
         """None: no candidate runs here."""
         return {}

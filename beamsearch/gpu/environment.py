@@ -123,3 +123,17 @@ def pick_device(asked: int | None) -> int | None:
         have = f"devices 0 to {len(present) - 1}" if present else "no NVIDIA GPU"
         raise UsageError(f"--device {asked}: this machine has {have}")
     return asked
+
+
+def pick_devices(asked: str) -> list[int]:
+    """The CUDA devices of `all`, or of numbers such as `0,2`. Raises UsageError where one does not
+    exist."""
+    present = devices()
+    have = f"devices 0 to {len(present) - 1}" if present else "no NVIDIA GPU"
+    if asked in ("all", "mixed"):
+        numbers = list(range(len(present)))
+    else:
+        numbers = [int(number) for number in asked.split(",")]
+    if not numbers or max(numbers) >= len(present):
+        raise UsageError(f"--gpus {asked}: this machine has {have}")
+    return numbers

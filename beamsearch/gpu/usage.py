@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal, TypeVar, get_args
 
-from beamsearch.records.usage import LaneUse
+from beamsearch.records.usage import LaneUse, together
 
 Work = Literal["judging", "timing", "profiling", "tuning", "comparing", "preparing"]
 """What holds the lane: `timing` within a judgement, `preparing` what is done once."""
-Wait = Literal["another process", "compilation", "verification", "profiler", "model"]
+Wait = Literal["another process", "compilation", "verification", "profiler", "model", "a job"]
 """What a lane that nobody holds waits for: a GPU that others use, the compiler, results checked on
-CPU cores, Nsight Compute's start and its report, whoever thinks. What is none of these is Python's
+CPU cores, Nsight Compute's start and its report, whoever thinks; one of several lanes, for a job
+that the run has for it. What is none of these is Python's
 own time: parsing, rewriting, prompts, the trace."""
 WAITS: tuple[Wait, ...] = get_args(Wait)
 """Where several go on at once, the first counts: it will take the lane soonest."""
@@ -34,6 +35,7 @@ class Usage:
         self._waiting: Counter[Wait] = Counter()
         self._busy: Counter[str] = Counter()
         self._idle: Counter[str] = Counter()
+        self._lanes: Callable[[], Mapping[str, LaneUse]] | None = None
 
     @contextmanager
     def holding(self, work: Work) -> Iterator[None]:
@@ -54,10 +56,16 @@ class Usage:
             self._booked(lambda: self._waiting.subtract([wait]))
 
     def so_far(self) -> LaneUse:
-        """How the lane was used up to now."""
+        """How the lane was used up to now; where there are several, how they were."""
+        if self._lanes is not None:
+            return together(self._lanes())
         return self._booked(
             lambda: LaneUse(busy_s=_rounded(self._busy), idle_s=_rounded(self._idle))
         )
+
+    def count_lanes(self, lanes: Callable[[], Mapping[str, LaneUse]]) -> None:
+        """From now on the account is that of these lanes, each with a process and a name."""
+        self._lanes = lanes
 
     def _booked(self, change: Callable[[], Result]) -> Result:
         """Book the time since the last change, and make the next one."""

@@ -1,6 +1,5 @@
 """The judge where there is a GPU: kernels are verified and timed on it, one at a time."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -75,11 +74,13 @@ class MeasuringJudge:
         usage: Usage,
         use_ncu: bool,
         strict_nan: bool,
+        cores: int,
     ) -> None:
         torch.cuda.set_device(device)
         check_fits(problem, torch.cuda.mem_get_info(device)[0])
         self._visit = Visit(problem, gpu, device)
         self.device_name, self.gpu_uuid = self._visit.device_name, self._visit.gpu_uuid
+        self.visit = self._visit.name
         self._problem = problem
         self._gpu = gpu
         self._device = device
@@ -90,7 +91,6 @@ class MeasuringJudge:
         self._lane = Lane(self.gpu_uuid, usage=usage)
         self._true = InputSets(problem, SharedMemory(f"cuda:{device}"), seed)
         shapes = partial(shapes_for, problem)
-        cores = max(1, (os.cpu_count() or 2) * 3 // 4)  # the runner must not wait for one
         arguments = meta_arguments(problem)
         self._captures = Captures(servers, gpu, arguments, usage, seed, shapes, cores=cores)
         hold = partial(self._lane.held, work="profiling")

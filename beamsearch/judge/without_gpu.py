@@ -1,6 +1,5 @@
 """The judge where there is no GPU: the interpreter on shrunk shapes, the compiler at true ones."""
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -70,9 +69,11 @@ class ModellingJudge:
         servers: ForkServers,
         scratch: Path,
         seed: int,
+        *,
         slots: int,
         strict_nan: bool,
         usage: Usage,
+        cores: int,
     ) -> None:
         """`slots`: candidates that are verified at once."""
         self._problem = problem
@@ -83,7 +84,6 @@ class ModellingJudge:
         self._usage = usage
         self._slots = threading.BoundedSemaphore(slots)
         self._arguments = meta_arguments(problem)
-        cores = os.cpu_count() or 2
         self._captures = Captures(servers, gpu, self._arguments, usage, seed, cores=cores)
         self._sets = InputSets(problem, SharedMemory("cpu"), seed)
         self._profiles: dict[str, Profile] = {}

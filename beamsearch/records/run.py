@@ -17,6 +17,8 @@ class Environment(Record):
 
     gpu: str | None
     gpu_uuid: str | None
+    gpus: list[str] = []
+    """UUIDs of all that the run was on: several at once, or one after another as it was resumed."""
     driver: str | None
     cuda: str | None
     torch: str

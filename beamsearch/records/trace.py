@@ -140,6 +140,10 @@ class Trace:
         """The anchor's time in one visit."""
         return self.folder / "visits" / f"{visit}.json"
 
+    def visits(self) -> list[str]:
+        """Those of which the anchor's time is here."""
+        return [path.stem for path in self.visit("").parent.glob("*.json")]
+
     def examination(self, candidate: str) -> Path:
         """The verdict of a closer look at a candidate that may win the run."""
         return self.folder / "examinations" / f"{candidate}.json"

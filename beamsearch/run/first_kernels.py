@@ -122,7 +122,8 @@ class FirstKernels:
 
             path = self.trace.round(0) / "first" / "comparison.json"
             measured = recorded(path, Comparison, compare).measurements
-            times |= {id(k): measured[str(n)] for n, k in enumerate(correct) if str(n) in measured}
+            # One that could not be compared may have a time of another stay on a GPU.
+            times = {id(k): measured.get(str(n)) for n, k in enumerate(correct)}
         timed = [(k, times[id(k)]) for k in correct if times.get(id(k)) is not None]
         timed.sort(key=lambda pair: pair[1].time_ms if pair[1] else 0.0)
         return [*timed, *((kernel, None) for kernel in found if not kernel.correct)]

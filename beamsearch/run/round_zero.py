@@ -9,14 +9,13 @@ from beamsearch.baselines.floor import measure_floor
 from beamsearch.baselines.reference_times import no_baselines
 from beamsearch.errors import KernelError, OutOfBudget, Unanswered, Waiting
 from beamsearch.executor.executor import Executor
-from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.gpu.machine import Machine
 from beamsearch.problem.kernel import alike
 from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
 from beamsearch.records.baselines import Baselines, baseline_subjects
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import CompareJob, JudgeJob, Subject
+from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
@@ -86,10 +85,9 @@ class FirstRound:
         """The whole round. Raises KernelError where the first kernel is not correct."""
         folder = self.trace.round(0)
         self.observer.worker(0, "verifying the input kernel")
+        given = Subject(name=INPUT, source=source)
         if self.executor.measures:
-            given = Subject(name=INPUT, source=source)
             self.executor.prepare([given, *baseline_subjects()])
-        resumed = (folder / f"{INPUT}.json").is_file()
         first = recorded(folder / f"{INPUT}.json", Candidate, lambda: self._judge(source))
         if not first.verdict.correct:
             (folder / f"{INPUT}.json").unlink()
@@ -99,8 +97,7 @@ class FirstRound:
             )
         assert first.measurement is not None
         self._anchor(first.measurement)
-        if resumed and not isinstance(self.executor, RemoteExecutor):
-            self._time_again(first.measurement, source)
+        self.executor.anchor(given, self._anchor, self.trace.visits())
         self._measure_floor()
         if not self.executor.measures:
             none = recorded(folder / "baselines.json", Baselines, no_baselines)
@@ -154,12 +151,3 @@ class FirstRound:
         """The input kernel's time in a visit: what other times of the visit are divided by."""
         if time.visit is not None:
             recorded(self.trace.visit(time.visit), Measurement, lambda: time)
-
-    def _time_again(self, first: Measurement, source: str) -> None:
-        """The anchor of this process's own visit, where a run is resumed."""
-        if first.visit is None or not self.executor.measures:
-            return
-        subject = Subject(name=INPUT, source=source)
-        again = self.executor.run(CompareJob(subjects=[subject])).measurements.get(INPUT)
-        if again is not None:
-            self._anchor(again)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import ValidationError
 
 from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageError, Waiting
-from beamsearch.executor.local import LocalExecutor
+from beamsearch.executor.choice import open_executor
 from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.gpu.gauges import gpu_warnings
-from beamsearch.gpu.machine import find_machine
+from beamsearch.gpu.machine import environment_of, find_machines
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.sandbox.isolation import missing_in_words
 from beamsearch.llm.costs import keep_prices, other_prompts
@@ -41,6 +41,7 @@ from beamsearch.run.first_kernels import NEXT
 from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.lock import folder_lock, stop_on_signal
 from beamsearch.run.memory.earlier_runs import learn
+from beamsearch.run.place import check_place, notes_on, with_gpus
 from beamsearch.run.progress import Progress
 from beamsearch.run.results import clear_scratch
 from beamsearch.run.round import Rounds
@@ -48,8 +49,7 @@ from beamsearch.run.round_zero import FirstRound
 from beamsearch.run.standalone import standalone
 from beamsearch.run.stop import StopToken
 from beamsearch.run.winner import choose_winner
-from beamsearch.search import MODELLED_NOISE
-from beamsearch.settings import Settings, check_means_something, differences
+from beamsearch.settings import LIMITS, PLACES, Settings, check_means_something, differences
 
 if TYPE_CHECKING:
     from beamsearch.executor.executor import Executor
@@ -102,12 +102,15 @@ def resume(
     limits: Mapping[str, int | float | None] | None = None,
 ) -> RunRecord:
     """Go on with a run from what is on disk, with its own settings; `limits` (`settings.LIMITS`)
-    may grow. Raises what `run` raises."""
+    may grow, and where it is done (`settings.PLACES`) may change. Raises what `run` raises."""
     trace = written_run(folder)
     record = trace.run_record()
     problem = replace(read_problem(trace.problem_file), name=record.problem)
     given = {name: value for name, value in (limits or {}).items() if value is not None}
-    asked = record.settings.model_dump() | {"llm": _who_goes_on(record)} | given
+    asked = record.settings.model_dump() | {"llm": _who_goes_on(record)}
+    if any(name in given for name in PLACES):
+        asked |= dict.fromkeys(PLACES)
+    asked |= given
     try:
         settings = Settings.model_validate(asked)
     except ValidationError as error:
@@ -117,7 +120,7 @@ def resume(
     problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
     problem = problem.with_backward(settings.backward)
     source = trace.first_source()
-    more = bool(given)
+    more = any(name in LIMITS for name in given)
     return _Run(trace, problem, settings, source, observer, more).go(lambda: None)
 
 
@@ -195,8 +198,10 @@ class _Run:
     def go(self, check: Callable[[], None]) -> RunRecord:
         """From wherever it is to the end; `check` is called first of all that needs the folder
         locked."""
-        self.machine = find_machine(self.settings.device, self.settings.target)
-        environment = self.machine.environment()
+        settings = self.settings
+        self.machines = find_machines(settings.device, settings.gpus, settings.target)
+        self.machine = self.machines[0]
+        environment = environment_of(self.machines)
         mailbox = make_mailbox(self.trace, self.settings)
         proposer = make_proposer(self.settings, dict(os.environ), self.trace, mailbox)
         if not (self.source or proposer.reads_prompts or self.machine.measures):
@@ -206,7 +211,7 @@ class _Run:
             )
         with folder_lock(self.trace.folder):
             check()
-            self._check_machine(environment)
+            check_place(self.trace, environment)
             self.trace.sweep()
             learn(self.trace, self.settings)
             write_text(self.trace.problem_file, self.problem.source)
@@ -303,19 +308,20 @@ class _Run:
             mailbox.close()
         return self._finish(executor, source, reason, floor)
 
-    def _executor(self) -> LocalExecutor | RemoteExecutor:
+    def _executor(self) -> Executor:
         """This machine's; where it has no GPU and the run is measured on one, a stand-in."""
         there = self.progress.record.environment.gpu
         if there is not None and not self.machine.measures:
             return RemoteExecutor(there)
-        return LocalExecutor(
+        return open_executor(
             self.problem,
-            machine=self.machine,
+            self.machines,
             scratch=self.trace.scratch,
             seed=self._judge_seed(),
             profiler=self.settings.profiler,
             strict_nan=self.settings.strict_nan,
             usage=self.usage,
+            tell=self.observer.note,
         )
 
     def _judge_seed(self) -> int:
@@ -324,21 +330,6 @@ class _Run:
             return self.settings.seed
         return kept_secret(self.trace.secret_file)
 
-    def _check_machine(self, environment: Environment) -> None:
-        """A run's times come from one kind of GPU, or all from the model."""
-        if not self.trace.run_file.is_file():
-            return
-        there = self.trace.run_record().environment
-        if there.gpu is not None and environment.gpu is None and self.trace.completed_rounds():
-            return  # what needs no GPU can be done here
-        if there.target != environment.target or (there.gpu is None) != (environment.gpu is None):
-            times = f"measured on {there.gpu}" if there.gpu else f"modelled for {there.target}"
-            raise UsageError(
-                f"this run's times are {times}, and this machine "
-                f"{'has ' + environment.gpu if environment.gpu else 'has no GPU'}; "
-                "go on with it on a machine of the same kind, or start a run in another folder"
-            )
-
     def _resume(self) -> str:
         return command("resume", self.trace.folder)
 
@@ -346,7 +337,12 @@ class _Run:
         """The record that is there, running again, or a new one."""
         if self.trace.run_file.is_file():
             record = self.trace.run_record()
-            record = record.with_values(settings=self.settings, status="running", stop_reason=None)
+            record = record.with_values(
+                settings=self.settings,
+                environment=with_gpus(record.environment, environment),
+                status="running",
+                stop_reason=None,
+            )
         else:
             record = RunRecord(
                 problem=self.problem.name,
@@ -357,7 +353,7 @@ class _Run:
                 who_thinks=who_thinks,
                 status="running",
                 baselines=Baselines(),
-                notes=_notes(environment),
+                notes=notes_on(environment),
                 flaws=list(self.flaws),
             )
         return Progress(self.trace, record, self.started, self.usage)
@@ -388,13 +384,3 @@ class _Run:
         leave_report(self.trace)
         self.observer.run_ended(record, self.trace.folder)
         return record
-
-
-def _notes(environment: Environment) -> list[str]:
-    if environment.gpu is not None:
-        return []
-    return [
-        f"No NVIDIA GPU here: times are modelled for {environment.target} and print with ~; "
-        "nothing was measured, and kernels were verified in Triton's interpreter on shrunk shapes "
-        f"only. A modelled time that is better by less than {MODELLED_NOISE:.0%} is no win."
-    ]

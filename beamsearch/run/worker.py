@@ -17,6 +17,7 @@ from beamsearch.proposer.replies import (
 )
 from beamsearch.records.candidate import Candidate, Forecast
 from beamsearch.records.proposal import Proposal
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import BenchmarkResults, Result
 from beamsearch.records.trace import CANDIDATES, read_record, write_record, write_text
 from beamsearch.run.bench import Bench
@@ -201,12 +202,16 @@ class Worker(Bench):
 
     def _result(self, candidate: Candidate) -> Result:
         parent, own = self.parent.measurement, candidate.measurement
-        comparable = parent is not None and own is not None and parent.visit == own.visit
+        ratio = None
+        if parent is not None and own is not None and candidate.verdict.correct:
+            if parent.visit == own.visit:
+                ratio = parent.time_ms / own.time_ms
+            else:  # they were timed on two lanes, or the run was stopped in between
+                times = comparable_times(self.shared.trace, [self.parent, candidate])
+                ratio = times[self.parent.name] / times[candidate.name]
         return Result(
             name=candidate.name,
             outcome=candidate.verdict.outcome.value,
             measurement=own,
-            speedup_over_parent=parent.time_ms / own.time_ms
-            if comparable and parent and own
-            else None,
+            speedup_over_parent=ratio,
         )

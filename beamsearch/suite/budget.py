@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,16 +52,28 @@ def used_by_suite(suite: Suite, runs: Sequence[Used]) -> Used:
     )
 
 
-def settings_of_run(suite: Suite, number: int, runs: Sequence[Used]) -> Settings | str:
+def settings_of_run(
+    suite: Suite,
+    number: int,
+    runs: Sequence[Used],
+    *,
+    promised: Mapping[int, Used] | None = None,
+    at_once: int = 1,
+) -> Settings | str:
     """The settings of one problem's run, with its share of what is left as its limits; or which
     limit leaves nothing. `runs`: what each run took so far. Those that are neither finished nor
-    failed share."""
-    used, own = used_by_suite(suite, runs), runs[number]
-    ended = ("finished", "failed")
-    count = len({number, *(n for n, e in enumerate(suite.entries) if e.state not in ended)})
+    failed share. `promised`: what runs that go on may take in all. The time is there `at_once`
+    times, and each run's at most once."""
+    promised = promised or {}
+    used = used_by_suite(suite, [promised.get(n, run) for n, run in enumerate(runs)])
+    own = runs[number]
+    left_out = {n for n, e in enumerate(suite.entries) if e.state in ("finished", "failed")}
+    count = len({number, *range(len(runs))} - ({*left_out, *promised} - {number}))
+    time_limit = suite.settings.time_limit_s
+    whole_time = None if time_limit is None else time_limit * at_once
     limits: dict[str, float] = {}
     for name, flag, limit, whole, mine in (
-        ("time_limit_s", "--time-limit", suite.settings.time_limit_s, used.seconds, own.seconds),
+        ("time_limit_s", "--time-limit", whole_time, used.seconds, own.seconds),
         ("max_cost", "--max-cost", suite.settings.max_cost, used.cost_usd, own.cost_usd),
     ):
         if limit is not None:
@@ -69,6 +81,8 @@ def settings_of_run(suite: Suite, number: int, runs: Sequence[Used]) -> Settings
             if left <= 0:
                 return f"nothing is left of {flag}; give a larger one"
             limits[name] = mine + left
+    if time_limit is not None:
+        limits["time_limit_s"] = min(limits["time_limit_s"], time_limit)
     return Settings.model_validate(suite.settings.model_dump() | limits)
 
 

@@ -49,6 +49,8 @@ class Task:
     observer: Callable[[IO[str]], Observer]
     """Makes one that writes into the log; a name in a module."""
     flaws: tuple[Fault, ...] = ()
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the GPUs that it sees; all where none are named."""
 
 
 Outcome = tuple[State, str | None]
@@ -96,6 +98,8 @@ def run_apart(task: Task, stop: StopToken) -> Outcome:
 def _work(link: Connection, task: Task) -> None:
     """The process: it leads a session, so that Ctrl-C reaches it only through who asked."""
     os.setsid()
+    if task.gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(task.gpus)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with task.log.open("a") as log:
         for stream in (sys.stdout, sys.stderr):

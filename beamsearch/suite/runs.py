@@ -1,14 +1,17 @@
-"""Many problems run one after another, each in its own folder, from wherever they stopped."""
+"""Many problems run, each in its own folder, from wherever they stopped."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import IO, TYPE_CHECKING, Protocol
 
 from beamsearch.errors import Stopped, UsageError
-from beamsearch.gpu.machine import find_machine
 from beamsearch.proposer.factory import decided, make_proposer
 from beamsearch.records.suite import Entry, Suite
 from beamsearch.records.trace import Trace, read_record, write_record
@@ -16,8 +19,9 @@ from beamsearch.run.lock import folder_lock, stop_on_signal
 from beamsearch.run.stop import StopToken
 from beamsearch.settings import LIMITS, Settings, differences
 from beamsearch.suite.audits import flaws_of
-from beamsearch.suite.budget import is_cut_short, settings_of_run, used_by_run
+from beamsearch.suite.budget import Used, is_cut_short, settings_of_run, used_by_run
 from beamsearch.suite.one_run import PRELOADED, Outcome, Task, run_apart
+from beamsearch.suite.places import Place, Places, find_places, in_turn
 from beamsearch.suite.problems import unique_names
 from beamsearch.suite.processes import forking
 
@@ -31,13 +35,18 @@ BESIDE = (RECORD, "results.csv", "report.html", LOGS, ".lock")
 """What stands beside the runs' folders."""
 OF_WHOLE = ("time_limit_s", "max_cost")
 """Limits that are the suite's, not each run's."""
+WAIT_S = 0.2
+"""How often it is seen whether to stop."""
 
 
 class Watcher(Protocol):
     """Sees what a suite does."""
 
-    def begins(self, number: int, count: int, entry: Entry, settings: Settings) -> None:
-        """A problem's run begins, or goes on, with these settings; `number` counts from 1."""
+    def begins(
+        self, number: int, count: int, entry: Entry, settings: Settings, places: Sequence[Place]
+    ) -> None:
+        """A problem's run begins, or goes on, with these settings on these GPUs; `number` counts
+        from 1."""
 
     def ended(self, number: int, count: int, entry: Entry) -> None:
         """A problem's run ended, or could not begin."""
@@ -50,21 +59,31 @@ def run_suite(
     *,
     watcher: Watcher,
     observer: Callable[[IO[str]], Observer],
+    at_once: int | None = None,
 ) -> Suite:
     """Run problems in a folder, from the start or from what is there; a problem that fails is an
-    entry with its reason. `observer` makes who watches a run and writes its log.
+    entry with its reason. `observer` makes who watches a run and writes its log. `at_once`: runs at
+    once, where it is not one, or two on each of several GPUs.
 
     Raises UsageError where the folder holds something else, EndpointError where nobody can be
     asked, Stopped after an interrupt.
     """
-    gpu = find_machine(settings.device, settings.target).gpu
+    places, machine = find_places(settings, at_once)
     forking(*PRELOADED)
     stop = StopToken()
     with folder_lock(folder), stop_on_signal(stop):
         suite = _open(folder, paths, settings)
         if suite.settings.llm.kind != "batch":
             make_proposer(suite.settings)
-        runs = _Runs(folder, suite, gpu, watcher, observer, stop)
+        runs = _Runs(
+            folder,
+            suite,
+            gpu=machine.gpu,
+            places=places,
+            watcher=watcher,
+            observer=observer,
+            stop=stop,
+        )
         runs.go()
     if stop.is_set():
         raise Stopped("stopped; give the same command again to go on")
@@ -129,14 +148,28 @@ def _opened_again(folder: Path, entry: Entry, grown: Sequence[str]) -> Entry:
     return entry.with_values(state="waiting")
 
 
+@dataclass(frozen=True)
+class _Going:
+    """A run that goes on."""
+
+    places: tuple[Place, ...]
+    may_take: Used
+    begun: float
+    shared: bool
+    """Whether another run is, or was, on a GPU of it meanwhile."""
+
+
 class _Runs:
-    """The runs of a suite, each in a process of its own; the suite is on disk before and after."""
+    """The runs of a suite, each in a process of its own, as many at once as there are places; the
+    suite is on disk before and after each. Only `_run` is in a thread of its own."""
 
     def __init__(
         self,
         folder: Path,
         suite: Suite,
+        *,
         gpu: Gpu,
+        places: Places,
         watcher: Watcher,
         observer: Callable[[IO[str]], Observer],
         stop: StopToken,
@@ -144,41 +177,101 @@ class _Runs:
         self.folder = folder
         self.suite = suite
         self.gpu = gpu
+        self.places = places
         self.watcher = watcher
         self.observer = observer
         self.stop = stop
         self.used = [used_by_run(folder / entry.name) for entry in suite.entries]
+        self.going: dict[int, _Going] = {}
+        self.alone: set[int] = set()
+        """Problems that failed beside another run on their GPU, to be tried with it their own."""
+        self.ends: SimpleQueue[tuple[int, Outcome | BaseException]] = SimpleQueue()
 
     def go(self) -> None:
-        """All that are not finished, in their order."""
+        """All that are not finished: whoever had least so far first, else in their order."""
         write_record(self.folder / RECORD, self.suite)
-        for number, entry in enumerate(self.suite.entries):
-            if not self.stop.is_set() and entry.state != "finished":
-                self._one(number, entry)
-                self.used[number] = used_by_run(self.folder / entry.name)
-                self.watcher.ended(number + 1, len(self.used), self.suite.entries[number])
+        waiting = [n for n, entry in enumerate(self.suite.entries) if entry.state != "finished"]
+        while self.going or (waiting and not self.stop.is_set()):
+            for number in in_turn(waiting, self.used):
+                places = self._places(number, len(waiting))
+                if places and not self.stop.is_set():
+                    waiting.remove(number)
+                    self._begin(number, places)
+            if self.going:
+                waiting += self._ended()
 
-    def _one(self, number: int, entry: Entry) -> None:
-        settings = settings_of_run(self.suite, number, self.used)
+    def _places(self, number: int, waiting: int) -> tuple[Place, ...]:
+        """Where a problem's run may begin now; nowhere where it has to wait."""
+        runs: Counter[Place] = Counter()
+        for other, going in self.going.items():
+            full = self.places.runs_each if other in self.alone else 1
+            runs.update(dict.fromkeys(going.places, full))
+        trace = Trace(self.folder / self.suite.entries[number].name)
+        kind = trace.run_record().environment.gpu if trace.run_file.is_file() else None
+        return self.places.for_next(kind, runs, waiting, alone=number in self.alone)
+
+    def _begin(self, number: int, places: tuple[Place, ...]) -> None:
+        entry = self.suite.entries[number]
+        promised = {other: going.may_take for other, going in self.going.items()}
+        settings = settings_of_run(
+            self.suite, number, self.used, promised=promised, at_once=self.places.at_once
+        )
         if isinstance(settings, str):
             self._note(number, reason=settings)
+            self.watcher.ended(number + 1, len(self.used), self.suite.entries[number])
             return
+        if places[0].uuid:
+            # It sees no other GPUs than these.
+            where = {"device": None, "gpus": "all" if len(places) > 1 else None}
+            settings = settings.model_copy(update=where)
         self._note(number, state="running", reason=None)
-        self.watcher.begins(number + 1, len(self.used), entry, settings)
-        begun = time.monotonic()
-        state, reason = self._run(entry, settings)
-        seconds = round(entry.seconds + time.monotonic() - begun, 3)
-        self._note(number, state=state, reason=reason, seconds=seconds)
+        self.watcher.begins(number + 1, len(self.used), entry, settings, places)
+        beside = [n for n, other in self.going.items() if set(other.places) & set(places)]
+        for other in beside:
+            self.going[other] = replace(self.going[other], shared=True)
+        most = Used(settings.time_limit_s or 0.0, settings.max_cost or 0.0)
+        self.going[number] = _Going(places, most, time.monotonic(), bool(beside))
+        work = Thread(target=self._work, args=(number, entry, settings, places), daemon=True)
+        work.start()
+
+    def _ended(self) -> list[int]:
+        """Wait a little for a run to end; its number, where it is to be tried again."""
+        try:
+            number, outcome = self.ends.get(timeout=WAIT_S)
+        except Empty:
+            return []
+        if isinstance(outcome, BaseException):
+            raise outcome
+        going, entry = self.going.pop(number), self.suite.entries[number]
+        seconds = round(entry.seconds + time.monotonic() - going.begun, 3)
+        state, reason = outcome
+        self.used[number] = used_by_run(self.folder / entry.name)
+        again = state == "failed" and going.shared and number not in self.alone
+        again = again and not self.stop.is_set()
+        self.alone = {*self.alone, number} if again else self.alone - {number}
+        self._note(number, state="waiting" if again else state, reason=reason, seconds=seconds)
+        self.watcher.ended(number + 1, len(self.used), self.suite.entries[number])
+        return [number] * again
 
     def _note(self, number: int, **values: object) -> None:
         self.suite = self.suite.with_entry(number, **values)
         write_record(self.folder / RECORD, self.suite)
 
-    def _run(self, entry: Entry, settings: Settings) -> Outcome:
+    def _work(
+        self, number: int, entry: Entry, settings: Settings, places: tuple[Place, ...]
+    ) -> None:
+        try:
+            self.ends.put((number, self._run(entry, settings, places)))
+        except BaseException as error:  # noqa: BLE001 - raised where the ends are waited for
+            self.ends.put((number, error))
+
+    def _run(self, entry: Entry, settings: Settings, places: tuple[Place, ...]) -> Outcome:
         own, log = self.folder / entry.name, self.folder / LOGS / f"{entry.name}.log"
         log.parent.mkdir(exist_ok=True)
         problem = Path(entry.path)
         flaws = [] if Trace(own).run_file.is_file() else flaws_of(problem, self.gpu)
         if self.stop.is_set():
             return entry.state, None
-        return run_apart(Task(problem, settings, own, log, self.observer, tuple(flaws)), self.stop)
+        gpus = tuple(place.uuid for place in places if place.uuid)
+        task = Task(problem, settings, own, log, self.observer, tuple(flaws), gpus)
+        return run_apart(task, self.stop)

@@ -46,3 +46,17 @@ def test_a_lane_books_what_it_is_held_for_and_a_resumed_run_adds_up(tmp_path):
     clock.now = 5
     use = LaneUse(busy_s={"profiling": 1.0}, idle_s={"model": 2.0}).plus(usage.so_far())
     assert use == LaneUse(busy_s={"profiling": 5.0}, idle_s={"model": 2.0, "python": 1.0})
+
+
+def test_the_use_of_several_lanes_is_their_sum_and_tells_each():
+    clock = Clock()
+    usage = Usage(clock)
+    one = LaneUse(busy_s={"judging": 3.0}, idle_s={"a job": 1.0})
+    two = LaneUse(busy_s={"judging": 1.0, "timing": 2.0}, idle_s={"a job": 3.0})
+    usage.count_lanes(lambda: {"0": one, "1": two})
+    use = usage.so_far()
+    assert use.busy_s == {"judging": 4.0, "timing": 2.0}
+    assert (use.share, use.lanes["0"].share, use.lanes["1"].share) == (0.6, 0.75, 0.5)
+    later = use.plus(LaneUse(busy_s={"judging": 1.0}, lanes={"2": LaneUse(busy_s={"judging": 1})}))
+    assert later.busy_s["judging"] == 5.0
+    assert later.lanes.keys() == {"0", "1", "2"}

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -84,6 +85,33 @@ def test_killed_in_mid_run_it_goes_on(folder):
     assert done.returncode == 1 and "broken begins" in done.stdout
     assert "doubling begins" not in done.stdout
     assert (suite / "doubling" / "run.json").stat().st_mtime_ns == ended
+
+
+@pytest.mark.slow
+def test_two_at_once_are_stopped_together_and_go_on_together(folder):
+    shutil.copytree(PROBLEM, folder / "second")
+    command = ("suite", "doubling", "second", "--at-once", "2", "--output", "both", *SETTINGS)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "beamsearch", *command],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": PYTHONPATH, "CUDA_VISIBLE_DEVICES": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    begun = [folder / "both" / name / "run.json" for name in ("doubling", "second")]
+    until = time.monotonic() + 200
+    while not all(path.is_file() for path in begun) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert states(folder / "both") == ["running", "running"]
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=100)[0]
+    assert process.returncode == 130, said
+    assert states(folder / "both") == ["running", "running"]
+
+    done = beamsearch(*command, cwd=folder, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stderr
+    assert states(folder / "both") == ["finished", "finished"]
 
 
 def test_a_problem_that_ends_its_process_is_a_reason(tmp_path):

@@ -67,7 +67,8 @@ class ForkServers:
         self._scratch = scratch
         self._log = scratch / "server.log"
         # The folder around the scratch folder, where that is a run's, has the run's seed in it.
-        around = [str(scratch.parent)] if scratch.name == ".scratch" else []
+        runs = [folder for folder in (scratch, *scratch.parents) if folder.name == ".scratch"]
+        around = [str(folder.parent) for folder in runs]
         self._hidden = [str(scratch), *around]
         self._wrapping = isolation.bubblewrap(scratch, around)
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)

@@ -74,7 +74,7 @@ class Visit:
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or gpu.l2_bytes
         self.flush_ms = flush_bytes(self.l2_bytes) / (FLUSH_SHARE * gpu.bandwidth_gb_s * 1e6)
         """What one flush of the L2 takes at most."""
-        self._visit = uuid.uuid4().hex[:12]
+        self.name = uuid.uuid4().hex[:12]
         self.problem = problem
         self._gpu = gpu
         self._device = f"cuda:{device}"
@@ -149,7 +149,7 @@ class Visit:
             count=len(times_ms),
             gpu=self.device_name,
             gpu_uuid=self.gpu_uuid,
-            visit=self._visit,
+            visit=self.name,
             graph=not replay.no_graph,
             plain_ms=statistics.median(sample.ms for sample in plain),
             clock_start_mhz=before.sm_clock_mhz,

@@ -1,0 +1,220 @@
+"""A lane that is a process of this machine, as who gives it jobs sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from beamsearch.errors import Stopped
+from beamsearch.executor.client import LaneDied, LaneFacts, LaneSpec
+from beamsearch.executor.messages import ANSWERS, Answer, Request
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
+from beamsearch.records.job import Job, Subject
+from beamsearch.records.record import R
+from beamsearch.records.usage import LaneUse
+
+SILENT_S = 120.0
+"""A lane says each second that it is there. One that is silent so long is stuck: swapping, or a
+call that holds Python, takes less."""
+JOB_S = 1800.0
+"""A lane that has jobs and ends none in so long hangs: whatever a job does has deadlines, which
+come to minutes; the rest is for a GPU that other processes hold."""
+CLOSE_S = 10.0
+"""What a lane may take to end by itself."""
+_WATCH_S = 0.2
+Result = TypeVar("Result")
+
+
+class LaneProcess:
+    """Starts a lane's process, and speaks with it. Implements `LaneClient`."""
+
+    def __init__(self, spec: LaneSpec, *, silent_s: float = SILENT_S, job_s: float = JOB_S) -> None:
+        self.facts: Future[LaneFacts] = Future()
+        self._name = spec.name
+        self._limits = silent_s, job_s
+        self._lock = threading.Lock()
+        self._waiting: dict[int, tuple[type[Any] | None, Future[Any]]] = {}
+        self._number = 0
+        self._use = LaneUse()
+        self._heard = self._answered = time.monotonic()
+        self._reason = ""
+        self._closing = False
+        self._hung = False
+        scratch = Path(spec.scratch)
+        scratch.mkdir(parents=True, exist_ok=True)
+        self._log = scratch / "lane.log"
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "beamsearch.executor.lane_process"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(spec.gpu_uuid),
+                text=True,
+                encoding="utf-8",
+                start_new_session=True,  # Ctrl-C is for the run, which closes its lanes
+            )
+        self._send(spec.model_dump_json())
+        threading.Thread(target=self._listen, daemon=True).start()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still answer."""
+        return not self._reason and self.process.poll() is None
+
+    def submit(self, job: Job[R]) -> Future[R]:
+        """Begin a job. See `LaneClient`."""
+        return self._ask(lambda number: Request.of(number, job), ANSWERS[type(job)])
+
+    def prepare(self, subjects: Sequence[Subject]) -> None:
+        """Begin what the CPU has to do for them."""
+        self._send(Request(number=0, op="prepare", subjects=list(subjects)).model_dump_json())
+
+    def missing_isolation(self) -> dict[str, str]:
+        """What of the isolation the system refuses there. Raises LaneDied."""
+        asked: Future[Any] = self._ask(lambda number: Request(number=number, op="isolation"), None)
+        return cast("dict[str, str]", asked.result())
+
+    def use(self) -> LaneUse:
+        """What it was used for, as it last said."""
+        return self._use
+
+    def close(self) -> None:
+        """End it and all that it started."""
+        self._closing = True
+        self._end_of_requests()
+        try:
+            self.process.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._lost()
+
+    def _ask(self, request: Any, kind: type[Any] | None) -> Future[Any]:
+        asked: Future[Any] = Future()
+        with self._lock:
+            self._number += 1
+            number = self._number
+            if not self._waiting:
+                self._answered = time.monotonic()
+            self._waiting[number] = kind, asked
+        if not self._send(request(number).model_dump_json()):
+            self._lost()
+        return asked
+
+    def _send(self, text: str) -> bool:
+        """Whether the lane was there to be sent it."""
+        assert self.process.stdin is not None
+        with self._lock:
+            try:
+                self.process.stdin.write(text + "\n")
+                self.process.stdin.flush()
+            except (OSError, ValueError):  # it ended, or was closed
+                return False
+        return True
+
+    def _end_of_requests(self) -> None:
+        assert self.process.stdin is not None
+        with self._lock:
+            try:
+                self.process.stdin.close()
+            except OSError:  # it ended before
+                return
+
+    def _listen(self) -> None:
+        """Hand out answers until there are no more."""
+        assert self.process.stdout is not None
+        for text in self.process.stdout:
+            if not text.endswith("\n"):
+                break  # it was killed as it spoke
+            said = Answer.model_validate_json(text)
+            self._heard, self._use = time.monotonic(), said.use
+            if said.facts is not None:
+                self.facts.set_result(said.facts)
+            elif said.number is not None:
+                self._hand_out(said.number, said)
+            elif said.error is not None and not self.facts.done():
+                self._reason = said.error
+                self.facts.set_exception(said.raised())
+        self.process.wait()
+        self._lost()
+
+    def _hand_out(self, number: int, said: Answer) -> None:
+        with self._lock:
+            self._answered = time.monotonic()
+            kind, asked = self._waiting.pop(number, (None, None))
+        if asked is None:
+            return
+        if said.error is not None:
+            asked.set_exception(said.raised())
+        elif kind is None:
+            asked.set_result(said.record)
+        else:
+            asked.set_result(kind.model_validate_json(json.dumps(said.record)))
+
+    def _watch(self) -> None:
+        """End a lane that does not answer."""
+        silent_s, job_s = self._limits
+        while self.alive:
+            time.sleep(_WATCH_S)
+            now = time.monotonic()
+            with self._lock:
+                is_busy = bool(self._waiting)
+            if now - self._heard > silent_s:
+                told = f"it was silent for {silent_s:.0f} s"
+            elif is_busy and now - self._answered > job_s:
+                told = f"it ended no job in {job_s:.0f} s"
+            else:
+                continue
+            if self._closing:
+                return
+            self._reason, self._hung = told, True
+            self.process.kill()
+            return
+
+    def _lost(self) -> None:
+        """The lane is gone: so say all that wait for it."""
+        code = self.process.poll()
+        if not self._reason:
+            last = _last_line(self._log)
+            self._reason = f"it ended ({_ending(code)})" + (f": {last}" if last else "")
+        with self._lock:
+            left = [asked for _, asked in self._waiting.values()]
+            self._waiting.clear()
+        for asked in [self.facts, *left]:
+            if not asked.done():
+                asked.set_exception(self._what_to_raise())
+
+    def _what_to_raise(self) -> Exception:
+        if self._closing:
+            return Stopped("the executor is closed")
+        return LaneDied(f"{self._name}: {self._reason}", hung=self._hung)
+
+
+def _environment(gpu_uuid: str | None) -> dict[str, str]:
+    """This process's, with its packages, and one GPU or none."""
+    own = os.environ | {"PYTHONPATH": scrubbed_environment()["PYTHONPATH"]}
+    return own | {"CUDA_VISIBLE_DEVICES": gpu_uuid or "", "PYTHONUNBUFFERED": "1"}
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "it does not answer"
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,74 @@
+"""Where the runs of a suite are done: which GPUs the next one gets, and whose turn it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from beamsearch.gpu.machine import Machine, find_machines
+from beamsearch.settings import Settings
+from beamsearch.suite.budget import Used
+
+RUNS_A_GPU = 2
+"""While one run asks a model or compiles, the other has the GPU."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A GPU that runs are done on, or this machine, where they are not dealt over GPUs."""
+
+    uuid: str = ""
+    kind: str = ""
+    """What the driver calls it."""
+    number: int | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """All that a suite has."""
+
+    all: tuple[Place, ...] = (Place(),)
+    runs_each: int = 1
+    """Runs at once on each."""
+
+    @property
+    def at_once(self) -> int:
+        """Runs at once, at most."""
+        return len(self.all) * self.runs_each
+
+    def for_next(
+        self, kind: str | None, runs: Mapping[Place, int], waiting: int, *, alone: bool
+    ) -> tuple[Place, ...]:
+        """The GPUs for a run, all of one kind (`kind`, where it was begun on one); none where it
+        has to wait. `runs`: how many each has. `waiting`: problems that have not begun, this one
+        too. `alone`: with no other on its GPU.
+
+        Where there are more idle GPUs than problems, it gets an equal part of them.
+        """
+        fitting = [place for place in self.all if kind in (None, place.kind)] or list(self.all)
+        idle = [place for place in fitting if not runs.get(place)]
+        if idle:
+            kinds = [place.kind for place in idle]
+            most = max(kinds, key=kinds.count)
+            alike = [place for place in idle if place.kind == most]
+            return tuple(alike[: max(1, len(idle) // max(1, waiting))])
+        least = min(fitting, key=lambda place: runs.get(place, 0))
+        return () if alone or runs.get(least, 0) >= self.runs_each else (least,)
+
+
+def find_places(settings: Settings, at_once: int | None) -> tuple[Places, Machine]:
+    """What the settings give, and a GPU of it. Raises UsageError for GPUs that are not there, and
+    for those of several kinds where they are not asked for as `mixed`."""
+    asked = settings.gpus
+    machines = find_machines(settings.device, asked, settings.target, mixed=asked == "mixed")
+    if asked is None:
+        return Places(runs_each=at_once or 1), machines[0]
+    places = tuple(Place(m.uuid or "", m.name, m.device) for m in machines)
+    each = RUNS_A_GPU if at_once is None else -(-at_once // len(places))
+    return Places(places, each), machines[0]
+
+
+def in_turn(waiting: Sequence[int], used: Sequence[Used]) -> list[int]:
+    """Who is next: whoever had least so far, in the order of the list; what a problem will cost is
+    not known before."""
+    return sorted(waiting, key=lambda number: (used[number].seconds, number))

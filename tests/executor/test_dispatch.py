@@ -1,0 +1,73 @@
+"""Which lane a job goes to, decided without one."""
+
+import pytest
+
+from beamsearch.executor.client import LaneDied
+from beamsearch.executor.dispatch import Load, lane_alone, lane_for, lane_to_prepare, verdict_on
+from beamsearch.records.job import CompareJob, JudgeJob, ProfileJob, Subject, SweepJob
+from beamsearch.records.verdict import Outcome
+
+
+def kernel(name):
+    return Subject(name=name, source=f"source of {name}")
+
+
+def judge(name, **more):
+    return JudgeJob(subject=kernel(name), **more)
+
+
+EAGER = Subject(name="eager", kind="eager")
+
+
+def test_what_is_known_nowhere_goes_where_the_least_is_to_do():
+    assert lane_for(judge("a"), [Load(work=2), Load(work=1)], {}) == 1
+    assert lane_for(judge("a"), [Load(work=1), Load(work=1)], {}) == 0
+    assert lane_for(judge("a"), [Load(promised=2), Load(work=1)], {}) == 1
+
+
+def test_a_kernel_is_judged_where_it_is_prepared_unless_that_lane_has_much_to_do():
+    homes = {"source of a": 0}
+    assert lane_for(judge("a"), [Load(work=1), Load()], homes) == 0
+    assert lane_for(judge("a"), [Load(work=2), Load()], homes) == 1
+    assert lane_for(ProfileJob(subject=kernel("a")), [Load(work=2), Load()], homes) == 0
+    assert lane_for(judge("a", thorough=True), [Load(work=2), Load()], homes) == 0
+
+
+def test_several_kernels_are_compared_where_most_of_them_are_known():
+    homes = {"source of a": 0, "source of b": 1, "source of c": 1}
+    for kind in (CompareJob, SweepJob):
+        job = kind(subjects=[kernel("a"), kernel("b"), kernel("c")])
+        assert lane_for(job, [Load(), Load(work=1)], homes) == 1
+
+
+def test_the_reference_is_timed_on_the_first_lane_and_holds_up_no_judgement():
+    job = CompareJob(subjects=[EAGER, kernel("b")])
+    loads = [Load(work=3), Load()]
+    assert lane_for(job, loads, {"source of b": 1}) == 0
+    assert lane_to_prepare(EAGER, loads, {}) == 0
+    assert lane_to_prepare(kernel("b"), [Load(work=8), Load(work=7)], {}) == 1
+
+
+def test_a_closed_lane_takes_nothing_and_where_all_are_a_job_waits():
+    homes = {"source of a": 0}
+    assert lane_for(judge("a"), [Load(is_closed=True), Load(work=9)], homes) == 1
+    assert lane_for(CompareJob(subjects=[EAGER]), [Load(is_closed=True), Load()], {}) == 1
+    assert lane_for(judge("a"), [Load(is_closed=True)], homes) is None
+
+
+def test_what_was_on_a_lane_that_died_runs_on_another_where_there_is_one():
+    assert lane_alone([Load(), Load(work=3)], [0]) == 1
+    assert lane_alone([Load()], [0]) == 0
+    assert lane_alone([Load(is_closed=True)], []) is None
+
+
+def test_deaths_become_the_answer_of_a_job_that_may_have_one():
+    deaths = [LaneDied("one: killed"), LaneDied("two: killed")]
+    crashed = verdict_on(judge("a"), deaths).verdict
+    assert (crashed.outcome, "two: killed" in crashed.reason) == (Outcome.CRASHED, True)
+    hung = [*deaths, LaneDied("two: it was silent", hung=True)]
+    assert verdict_on(judge("a"), hung).verdict.outcome is Outcome.TIMEOUT
+    assert list(verdict_on(CompareJob(subjects=[kernel("a")]), deaths).failed) == ["a"]
+    assert list(verdict_on(SweepJob(subjects=[kernel("a")]), deaths).failed) == ["a"]
+    with pytest.raises(LaneDied, match="two"):
+        verdict_on(ProfileJob(subject=kernel("a")), deaths)
