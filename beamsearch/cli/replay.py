@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json as json_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from beamsearch.cli.options import JsonOption, RunArgument
+from beamsearch.cli.options import JsonOption, RunArgument, takes_settings
 from beamsearch.cli.run import OutputOption
 from beamsearch.errors import BeamsearchError, EndpointError, KernelError, Stopped
 from beamsearch.paths import command
@@ -17,8 +17,15 @@ if TYPE_CHECKING:
     from beamsearch.run.replay import Comparison
 
 
-def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = False) -> None:
-    """Run a recorded run again, with its recorded replies, on this machine's GPU or none.
+@takes_settings("device", "gpus", defaults=False)
+def replay(
+    run: RunArgument,
+    *,
+    flags: dict[str, Any],
+    output: OutputOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a recorded run again, with its recorded replies, on this machine's GPUs or none.
 
     Says what came out differently: prompts, kernels, verdicts, beam, winner.
     """
@@ -37,7 +44,7 @@ def replay(run: RunArgument, output: OutputOption = None, json: JsonOption = Fal
     now = Trace(folder)
     error: BeamsearchError | None = None
     try:
-        run_again(run, folder, observer=display)
+        run_again(run, folder, observer=display, places=flags)
     except Stopped as stopped:
         again = command("replay", run, "--output", folder)
         raise Stopped(f"stopped; go on with: {again}") from stopped

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from beamsearch.errors import UsageError
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.run import RunRecord
 from beamsearch.run.run import run
-from beamsearch.settings import Settings
+from beamsearch.settings import PLACES, Settings
 
 if TYPE_CHECKING:
     from beamsearch.run.observer import Observer
@@ -45,10 +46,13 @@ class Comparison(Record):
     differences: list[Difference]
 
 
-def replay(recorded: Path, folder: Path, *, observer: Observer) -> RunRecord:
+def replay(
+    recorded: Path, folder: Path, *, observer: Observer, places: Mapping[str, Any] | None = None
+) -> RunRecord:
     """Run a recorded run again in another folder, with its replies, on what this machine has.
 
-    Without a GPU, times are modelled for the recorded one. A first kernel that a model wrote is
+    `places` (`settings.PLACES`): which GPUs; the first where it does not say. Without a GPU, times
+    are modelled for the recorded one. A first kernel that a model wrote is
     written again. Raises what `run` raises.
     """
     there = opened_run(recorded)
@@ -56,7 +60,8 @@ def replay(recorded: Path, folder: Path, *, observer: Observer) -> RunRecord:
     if folder.resolve() == recorded.resolve():
         raise UsageError(f"{folder} is the recorded run itself; give another --output")
     problem = replace(read_problem(there.problem_file), name=record.problem)
-    changed = {"llm": f"replay:{recorded.resolve()}", "rounds": _rounds(there), "device": None}
+    changed = {"llm": f"replay:{recorded.resolve()}", "rounds": _rounds(there)}
+    changed |= dict.fromkeys(PLACES) | dict(places or {})
     changed |= dict.fromkeys(("time_limit_s", "max_cost", "max_tokens", "max_calls"))
     prices = Trace(recorded).prices_file  # where it still is when this run goes on
     changed["prices"] = str(prices.resolve()) if prices.is_file() else None
