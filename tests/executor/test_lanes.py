@@ -144,6 +144,7 @@ def test_a_kernel_of_which_two_lanes_die_is_crashed_and_those_beside_it_are_not(
     assert "killed by signal 9" in killer.verdict.reason
 
 
+@pytest.mark.slow
 def test_a_lane_that_is_silent_is_ended_and_told(problem, tmp_path):
     specs = [
         LaneSpec.of(problem, modelled(), tmp_path / name, name=name, seed=3)
@@ -169,6 +170,7 @@ def test_a_lane_that_is_silent_is_ended_and_told(problem, tmp_path):
     assert "it was silent for 15 s" in hung.verdict.reason
 
 
+@pytest.mark.slow
 def test_a_job_that_a_lane_does_not_end_is_given_up(problem, tmp_path):
     spec = LaneSpec.of(problem, modelled(), tmp_path, name="one", seed=3)
     lanes = Lanes(
