@@ -18,6 +18,7 @@ from beamsearch.executor.lanes import Lanes
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.gpu.machine import modelled
 from beamsearch.gpu.usage import Usage
+from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.job import JudgeJob, ProfileJob, Subject
 from beamsearch.records.verdict import Outcome
@@ -239,3 +240,9 @@ time.sleep(600)
         time.sleep(0.1)
     assert not Path(f"/proc/{pid}").exists()
     assert not orphans(tmp_path)
+
+
+def test_the_folder_of_a_run_is_hidden_from_the_candidates_of_its_lanes(tmp_path):
+    lane = tmp_path / "run" / ".scratch" / "lane-0"
+    assert ForkServers(lane, interpreter=False)._hidden == [str(lane), str(tmp_path / "run")]
+    assert ForkServers(tmp_path / "lane", interpreter=False)._hidden == [str(tmp_path / "lane")]
