@@ -31,7 +31,7 @@ def open_executor(
 ) -> Executor:
     """The executor over these GPUs of this machine, all of one kind; of one alone, this process.
 
-    A lane elsewhere would be a `LaneSpec` of its own and another `open_lane` of `Lanes`. `tell`
+    A lane elsewhere would be another `open_lane` of `Lanes`, given the same `LaneSpec`. `tell`
     takes what people should know of lanes that die. Raises BeamsearchError.
     """
     first = machines[0]

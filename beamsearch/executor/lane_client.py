@@ -41,6 +41,8 @@ class LaneProcess:
         self._name = spec.name
         self._limits = silent_s, job_s
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        """Apart, for a lane that hangs reads no more, and then who writes to it waits."""
         self._waiting: dict[int, tuple[type[Any] | None, Future[Any]]] = {}
         self._number = 0
         self._use = LaneUse()
@@ -114,7 +116,7 @@ class LaneProcess:
     def _send(self, text: str) -> bool:
         """Whether the lane was there to be sent it."""
         assert self.process.stdin is not None
-        with self._lock:
+        with self._writing:
             try:
                 self.process.stdin.write(text + "\n")
                 self.process.stdin.flush()
@@ -124,11 +126,15 @@ class LaneProcess:
 
     def _end_of_requests(self) -> None:
         assert self.process.stdin is not None
-        with self._lock:
-            try:
-                self.process.stdin.close()
-            except OSError:  # it ended before
-                return
+        if not self._writing.acquire(timeout=CLOSE_S):
+            self.process.kill()  # it reads no more
+            return
+        try:
+            self.process.stdin.close()
+        except OSError:  # it ended before
+            return
+        finally:
+            self._writing.release()
 
     def _listen(self) -> None:
         """Hand out answers until there are no more."""
@@ -138,13 +144,17 @@ class LaneProcess:
                 break  # it was killed as it spoke
             said = Answer.model_validate_json(text)
             self._heard, self._use = time.monotonic(), said.use
-            if said.facts is not None:
-                self.facts.set_result(said.facts)
-            elif said.number is not None:
+            if said.number is not None:
                 self._hand_out(said.number, said)
-            elif said.error is not None and not self.facts.done():
-                self._reason = said.error
-                self.facts.set_exception(said.raised())
+                continue
+            with self._lock:
+                if self.facts.done():
+                    continue
+                if said.facts is not None:
+                    self.facts.set_result(said.facts)
+                elif said.error is not None:
+                    self._reason = said.error
+                    self.facts.set_exception(said.raised())
         self.process.wait()
         self._lost()
 
@@ -190,9 +200,10 @@ class LaneProcess:
         with self._lock:
             left = [asked for _, asked in self._waiting.values()]
             self._waiting.clear()
-        for asked in [self.facts, *left]:
-            if not asked.done():
-                asked.set_exception(self._what_to_raise())
+            if not self.facts.done():
+                self.facts.set_exception(self._what_to_raise())
+        for asked in left:
+            asked.set_exception(self._what_to_raise())
 
     def _what_to_raise(self) -> Exception:
         if self._closing:

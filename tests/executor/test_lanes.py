@@ -18,6 +18,7 @@ from beamsearch.executor.lanes import Lanes
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.gpu.machine import modelled
 from beamsearch.gpu.usage import Usage
+from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.job import JudgeJob, ProfileJob, Subject
 from beamsearch.records.verdict import Outcome
@@ -144,6 +145,7 @@ def test_a_kernel_of_which_two_lanes_die_is_crashed_and_those_beside_it_are_not(
     assert "killed by signal 9" in killer.verdict.reason
 
 
+@pytest.mark.slow
 def test_a_lane_that_is_silent_is_ended_and_told(problem, tmp_path):
     specs = [
         LaneSpec.of(problem, modelled(), tmp_path / name, name=name, seed=3)
@@ -169,6 +171,7 @@ def test_a_lane_that_is_silent_is_ended_and_told(problem, tmp_path):
     assert "it was silent for 15 s" in hung.verdict.reason
 
 
+@pytest.mark.slow
 def test_a_job_that_a_lane_does_not_end_is_given_up(problem, tmp_path):
     spec = LaneSpec.of(problem, modelled(), tmp_path, name="one", seed=3)
     lanes = Lanes(
@@ -237,3 +240,9 @@ time.sleep(600)
         time.sleep(0.1)
     assert not Path(f"/proc/{pid}").exists()
     assert not orphans(tmp_path)
+
+
+def test_the_folder_of_a_run_is_hidden_from_the_candidates_of_its_lanes(tmp_path):
+    lane = tmp_path / "run" / ".scratch" / "lane-0"
+    assert ForkServers(lane, interpreter=False)._hidden == [str(lane), str(tmp_path / "run")]
+    assert ForkServers(tmp_path / "lane", interpreter=False)._hidden == [str(tmp_path / "lane")]
