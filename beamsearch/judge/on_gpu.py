@@ -224,10 +224,8 @@ class MeasuringJudge:
         return found.with_values(measurements=times, failed=failed)
 
     def profile(self, subject: Subject, *, full: bool) -> Profile:
-        """Nsight Compute's profile; the compiler's, with a note, where there can be none.
-
-        Raises KernelError where the kernel cannot be captured, or never ends.
-        """
+        """Nsight Compute's profile; the compiler's, with a note, where there can be none. Raises
+        KernelError where the kernel cannot be captured or compiled, or never ends."""
         source = source_of(subject)
         key = source_key(source)
         if (key, full) in self._profiles:
@@ -237,9 +235,11 @@ class MeasuringJudge:
             if key not in self._chosen:
                 with self._lane.held(work="profiling"):
                     self._form(source, captured.forms)
+            form = self._chosen[key]
+            if self._no_ncu is not None:
+                form = self._captures.described(form)
         except Rejected as rejection:
             raise KernelError(f"cannot be profiled: {rejection.reason}") from rejection
-        form = self._chosen[key]
         note = self._no_ncu
         if note is None:
             try:

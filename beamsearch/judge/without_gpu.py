@@ -225,7 +225,8 @@ class ModellingJudge:
         least_ms = least_work(self._problem).least_bytes / self._gpu.bandwidth_gb_s / 1e6
         reason = "the time that it gives is none"
         try:
-            modelled = estimate(captured.forms[0].compiled.profile, trace, self._gpu)
+            form = self._captures.described(captured.forms[0])
+            modelled = estimate(form.compiled.profile, trace, self._gpu)
             modelled = modelled.with_values(configurations=configurations(captured.forms))
             if modelled.modelled_ms is None:
                 return modelled

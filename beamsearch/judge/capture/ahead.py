@@ -46,6 +46,9 @@ MOST_BLOCK = 1 << 14
 """A larger power of two is a size."""
 USUAL_BLOCK = 1024
 """The largest block of a kernel that does not tell it."""
+AT_ONCE = 3
+"""One in so many cores captures: kernels that are begun together shall be ready one after the
+other, not all at the end, for the GPU takes one at a time."""
 MOST_FORMS = 4 * MOST_CONFIGS
 """Choices of configurations that are tried, of all autotuners of a kernel together."""
 
@@ -160,6 +163,7 @@ class Captures:
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
         self._pool = ThreadPoolExecutor(cores)
+        self._capturing_now = threading.Semaphore(max(2, cores // AT_ONCE))
         self._compilers = ThreadPoolExecutor(cores)
 
     def prepare(self, subjects: Sequence[Subject], scratch: Path) -> None:
@@ -202,7 +206,7 @@ class Captures:
             with self._usage.waiting("compilation"):
                 with self._opened(path, key, Log()) as process:
                     plan = self._settled(process, key, arguments, pins)
-                return self._compiled(plan, pins)
+                return self._compiled(plan, pins, brief=True)
         except Rejected as rejection:
             return rejection
 
@@ -237,7 +241,7 @@ class Captures:
         begun: dict[Name, Future[Form] | Rejected] = {}
         for name, captured in captures.items():
             try:
-                begun[name] = self._compilers.submit(self._compiled, captured(), pins)
+                begun[name] = self._compilers.submit(self._compiled, captured(), pins, brief=True)
             except Rejected as rejection:
                 begun[name] = rejection
                 if not rejection.raised:
@@ -262,11 +266,13 @@ class Captures:
         log = Log()
         try:
             with self._usage.waiting("compilation"):
-                with self._opened(path, key, log) as process:
+                with self._capturing_now, self._opened(path, key, log) as process:
                     log.passed(Stage.LOAD, "import")
                     plans = self._true_plans(process, key, log)
                     begun = self._begin_elsewhere(process, key, *plans[0])
                 forms = self._compiled_forms(plans)
+                if len(forms) == 1:
+                    forms = (self.described(forms[0]),)
                 elsewhere = tuple(AtShape(*at, _outcome(form)) for at, form in begun.items())
         except Rejected as rejection:
             return Captured(log, rejection=rejection)
@@ -307,7 +313,10 @@ class Captures:
         """Those that compile; equal machine code once. Hopeless ones are not tried where there are
         others. Raises Rejected where none does."""
         plans = [item for item in plans if not reason_hopeless(item[1])] or plans
-        begun = [self._compilers.submit(self._compiled, plan, pins) for pins, plan in plans]
+        begun = [
+            self._compilers.submit(self._compiled, plan, pins, brief=len(plans) > 1)
+            for pins, plan in plans
+        ]
         forms: dict[str, Form] = {}
         rejections: list[Rejected] = []
         for form in map(_outcome, begun):
@@ -344,9 +353,16 @@ class Captures:
         answer = guarded(Stage.COMPILE, "host code", process.ask, "capture", CAPTURE_S, **told)
         return parsed(Answer, answer, Stage.COMPILE)
 
-    def _compiled(self, plan: Plan, pins: Mapping[str, str]) -> Form:
+    def described(self, form: Form) -> Form:
+        """The form with a profile that tells its instructions. Raises Rejected."""
+        if any(launch.instruction_mix for launch in form.compiled.profile.launches):
+            return form
+        with self._usage.waiting("compilation"):
+            return self._compiled(form.plan, form.pins, brief=False)
+
+    def _compiled(self, plan: Plan, pins: Mapping[str, str], *, brief: bool) -> Form:
         """A plan with its machine code, from a process that ends with it. Raises Rejected."""
-        told = {"plan": plan.model_dump(mode="json"), "gpu": self._gpu}
+        told = {"plan": plan.model_dump(mode="json"), "gpu": self._gpu, "brief": brief}
         with self._servers.fork("compiling") as process:
             ask = partial(process.ask, "compile", COMPILE_S, **told)
             answer = guarded(Stage.COMPILE, "compilation", ask)

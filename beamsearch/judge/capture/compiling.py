@@ -67,10 +67,12 @@ class Compiled(Record):
     binaries: list[Binary]
     """In the order of the plan's kernels."""
     profile: Profile
+    """Its fingerprint is comparable among those that were described alike."""
 
 
-def compile_plan(plan: Plan, gpu: Gpu) -> Compiled:
-    """Compile a plan's kernels for `gpu`, and describe its launches.
+def compile_plan(plan: Plan, gpu: Gpu, *, brief: bool = False) -> Compiled:
+    """Compile a plan's kernels for `gpu`, and describe its launches; `brief`: without their
+    instructions.
 
     A fresh cache is used, so that nothing a candidate left on disk is taken for machine code.
     Raises CompileFailed for what does not compile or what `gpu` would refuse, BeamsearchError where
@@ -88,7 +90,7 @@ def compile_plan(plan: Plan, gpu: Gpu) -> Compiled:
             key = json.dumps([kernel.ttir, kernel.options], sort_keys=True)
             if key not in done:
                 done[key] = _compile(kernel, gpu, Path(folder))
-            codes.append(_read(done[key], kernel, gpu))
+            codes.append(_read(done[key], kernel, gpu, brief))
             binaries.append(_binary(done[key], codes[-1]))
     identity = Identity(plan)
     launches = []
@@ -173,7 +175,7 @@ def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
 
 
-def _read(compiled: Any, kernel: Kernel, gpu: Gpu) -> MachineCode:
+def _read(compiled: Any, kernel: Kernel, gpu: Gpu, brief: bool) -> MachineCode:
     metadata = compiled.metadata
     if metadata.profile_scratch_size:
         raise CompileFailed(f"{kernel.name} holds instruments, which is not allowed")
@@ -186,7 +188,8 @@ def _read(compiled: Any, kernel: Kernel, gpu: Gpu) -> MachineCode:
     path = Path(kernel.source_file)
     known = path.suffix == ".py" and path.is_file() and path.stat().st_size <= MOST_SOURCE_BYTES
     try:
-        return machine_code(metadata, compiled.asm, str(path) if known else "")
+        lines_of = str(path) if known else ""
+        return machine_code(metadata, compiled.asm, lines_of, brief=brief)
     except ProfilingError as error:
         raise CompileFailed(f"{kernel.name}: {error}") from error
 

@@ -28,11 +28,12 @@ from kernel_profiling.gpus import Gpu
 class Compiler(KernelWorker):
     """A process of ours that compiles plans, and holds no candidate."""
 
-    def do_compile(self, plan: dict[str, Any], gpu: dict[str, Any]) -> dict[str, Any]:
-        """A plan's machine code and its profile."""
+    def do_compile(self, plan: dict[str, Any], gpu: dict[str, Any], brief: bool) -> dict[str, Any]:
+        """A plan's machine code and its profile, as `compile_plan` gives them."""
         from beamsearch.judge.capture.compiling import compile_plan
 
-        compiled = compile_plan(Plan.model_validate(plan), Gpu.model_validate(gpu))
+        read = Plan.model_validate(plan), Gpu.model_validate(gpu)
+        compiled = compile_plan(*read, brief=brief)
         return compiled.model_dump(mode="json")
 
 

@@ -62,24 +62,36 @@ def disassemble(cubin: bytes, starts: Mapping[int, int], shifted: Mapping[int, i
     """
     from triton import knobs
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.cubin"
-        path.write_bytes(cubin)
-        listing = _run(knobs.nvidia.nvdisasm.path, "-c", "-g", str(path))
-        usage = _run(knobs.nvidia.cuobjdump.path, "-res-usage", str(path))
-    # Inline assembly may hold other functions; what the kernel takes must not be hidden by theirs.
-    registers, stack = (
-        max(map(int, re.findall(rf"\b{name}:(\d+)", usage)), default=0) for name in ("REG", "STACK")
-    )
+    registers, stack = resources(cubin)
+    listing = _run(knobs.nvidia.nvdisasm.path, cubin, "-c", "-g")
     instructions, loops = _parse_listing(listing, starts, shifted)
     return Code(instructions, _regions(instructions, loops), registers, stack)
 
 
-def _run(tool: str, *arguments: str) -> str:
-    try:
-        done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise ProfilingError(f"cannot run {tool}: {error}; reinstall triton") from error
+def resources(cubin: bytes) -> tuple[int, int]:
+    """Registers a thread, and bytes of local memory: a hundred times as fast as the instructions.
+
+    Raises ProfilingError where the tool that comes with Triton is missing or fails.
+    """
+    from triton import knobs
+
+    usage = _run(knobs.nvidia.cuobjdump.path, cubin, "-res-usage")
+    # Inline assembly may hold other functions; what the kernel takes must not be hidden by theirs.
+    registers, stack = (
+        max(map(int, re.findall(rf"\b{name}:(\d+)", usage)), default=0) for name in ("REG", "STACK")
+    )
+    return registers, stack
+
+
+def _run(tool: str, cubin: bytes, *options: str) -> str:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        try:
+            command = [tool, *options, file.name]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise ProfilingError(f"cannot run {tool}: {error}; reinstall triton") from error
     if done.returncode:
         raise ProfilingError(f"{Path(tool).name} failed: {done.stderr.strip() or done.returncode}")
     return done.stdout

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_profiling.compiler.disassembly import Code, Instruction, disassemble
+from kernel_profiling.compiler.disassembly import Code, Instruction, disassemble, resources
 from kernel_profiling.compiler.lane_layout import LaneLayout, access_layouts
 from kernel_profiling.compiler.lowering import lowering
 from kernel_profiling.compiler.occupancy import max_shared_bytes, occupancy
@@ -22,6 +22,7 @@ from kernel_profiling.profile import CodeRegion, Launch, LineCounters, Profile
 
 MOST_GRID = (2**31 - 1, 65535, 65535)
 """CUDA's limits on a grid."""
+_DEBUG = re.compile(r"^\s*(?:\.loc|\.file|\$L__(?:tmp|func)\w*:).*\n|//.*$", re.MULTILINE)
 MOST_THREADS = 1024
 """CUDA's limit on a block, on every GPU so far."""
 _HOST_FACTS = (
@@ -75,18 +76,26 @@ class CompiledLaunch:
         return [*self.kernel.words, str(self.grid), *self.arguments]
 
 
-def machine_code(metadata: Any, asm: Mapping[str, Any], source_file: str) -> MachineCode:
-    """What Triton compiled, read. `metadata`, `asm`: of its `CompiledKernel`.
+def machine_code(
+    metadata: Any, asm: Mapping[str, Any], source_file: str, *, brief: bool = False
+) -> MachineCode:
+    """What Triton compiled, read. `metadata`, `asm`: of its `CompiledKernel`. `brief`: what a
+    launch takes, without the instructions, whose listing takes as long as the compilation.
 
     After compilation `num_warps` counts the warps of every partition of a warp-specialised kernel,
     and a block is launched with all of them (Triton 3.6 to 3.9, `make_llir` and the launcher).
     Raises ProfilingError where the machine code cannot be read.
     """
-    starts = statement_starts(source_file)
-    code = disassemble(asm["cubin"], starts, asm_lines(asm.get("ptx", "")))
+    if brief:
+        code = Code([], [], *resources(asm["cubin"]))
+        text = _without_lines(asm["ptx"])
+    else:
+        starts = statement_starts(source_file)
+        code = disassemble(asm["cubin"], starts, asm_lines(asm.get("ptx", "")))
+        text = code.text
     threads = metadata.num_warps * 32
     facts = [str(getattr(metadata, name, None)) for name in _HOST_FACTS]
-    unnamed = re.sub(rf"(?<!\w){re.escape(metadata.name)}(?!\w)", "kernel", code.text)
+    unnamed = re.sub(rf"(?<!\w){re.escape(metadata.name)}(?!\w)", "kernel", text)
     return MachineCode(
         name=metadata.name,
         code=code,
@@ -98,6 +107,11 @@ def machine_code(metadata: Any, asm: Mapping[str, Any], source_file: str) -> Mac
         source_file=source_file,
         words=(unnamed, str(threads), str(metadata.shared), str(code.registers), *facts),
     )
+
+
+def _without_lines(ptx: str) -> str:
+    """PTX without what only says which source line it is of."""
+    return _DEBUG.sub("", ptx.partition("\t.section\t.debug")[0])
 
 
 def _check(launch: CompiledLaunch, gpu: Gpu) -> None:
@@ -139,14 +153,14 @@ def describe(launch: CompiledLaunch, gpu: Gpu) -> Launch:
         grid=launch.grid,
         threads=kernel.threads,
         registers=code.registers,
-        spill_bytes=code.stack_bytes if mix.get("local", 0) else 0,
+        spill_bytes=code.stack_bytes if mix.get("local", 0) or not mix else 0,
         shared_bytes=kernel.shared_bytes,
         occupancy=share,
         occupancy_limiter=limiter,
         num_stages=kernel.num_stages,
-        load_bits=widest(texts, "global_load"),
-        store_bits=widest(texts, "global_store"),
-        matrix_instructions=mix.get("matrix", 0),
+        load_bits=widest(texts, "global_load") if texts else None,
+        store_bits=widest(texts, "global_store") if texts else None,
+        matrix_instructions=mix.get("matrix", 0) if texts else None,
         instruction_mix=dict(sorted(mix.items())),
         lines=_lines(code, kernel.source_file),
         regions=[_with_layouts(region, layouts) for region in code.regions],

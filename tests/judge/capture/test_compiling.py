@@ -71,6 +71,31 @@ def test_compiled_again_is_the_same_code_on_the_same_lines(kind: str) -> None:
     assert binary.profile_bytes == 0
 
 
+@pytest.mark.parametrize("kind", ["pipelined product", "division", "specialised warps"])
+def test_without_its_instructions_a_kernel_is_described_as_with_them(kind: str) -> None:
+    plan = plan_of(KINDS[kind]())
+    whole, brief = compile_plan(plan, H200), compile_plan(plan, H200, brief=True)
+    assert brief.binaries == whole.binaries
+    (full,), (short,) = whole.profile.launches, brief.profile.launches
+    for fact in ("registers", "spill_bytes", "shared_bytes", "occupancy", "threads", "lowering"):
+        assert getattr(short, fact) == getattr(full, fact), fact
+    assert full.instruction_mix and not short.instruction_mix and short.load_bits is None
+
+
+def test_equal_code_is_known_without_its_instructions() -> None:
+    def told(**options: Any) -> str | None:
+        plan = plan_of(scale(**options))
+        lower = plan.kernels[0].ttir.replace('.py":', '.py":9')  # the same code on other lines
+        moved = plan.with_values(kernels=[plan.kernels[0].with_values(ttir=lower)])
+        prints = {compile_plan(p, H200, brief=True).profile.fingerprint for p in (plan, moved)}
+        assert lower != plan.kernels[0].ttir and len(prints) == 1
+        return prints.pop()
+
+    assert told() == told(num_stages=5)  # nothing is pipelined
+    assert told() != told(num_warps=8)
+    assert told() != told(maxnreg=32)
+
+
 def binary_of(kind: str) -> Any:
     return compile_plan(plan_of(KINDS[kind]()), H200).binaries[0]
 
