@@ -116,6 +116,9 @@ class Settings(BaseModel):
     """Refuse kernels that do not pass NaN on as the reference does; else it is only reported."""
     quick: bool = False
     """A first look: no max-autotune baseline, and no tuning."""
+    overlap: bool = False
+    """Begin each round beside the one before it, whose results it then cannot see: for models that
+    take minutes to answer, while kernels wait to be judged."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """float32, float16, bfloat16 or float64. Default: the problem's own."""
     precision: Precision = "reference"
@@ -251,6 +254,11 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
             raise UsageError(f"unknown setting {key!r}; known: {known}") from error
         raise UsageError(f"setting {key!r}: {first['msg']}") from error
     check_means_something(settings)
+    if settings.overlap and settings.model_choice == "bandit":
+        raise UsageError(
+            "--overlap begins a round while the one before it goes on, and --model-choice bandit "
+            "chooses by what that won; leave one of them out"
+        )
     if settings.max_candidates is not None and settings.max_candidates < settings.variants:
         raise UsageError(
             f"max_candidates is {settings.max_candidates}, and one worker makes "

@@ -26,7 +26,7 @@ AtOnceOption = Annotated[
 
 @takes_settings(
     *("strategy", "rounds", "workers", "beam", "variants", "tune", "review", "strict_nan"),
-    *("quick", "seed", "dtype", "precision", "backward", "target", "llm", "model"),
+    *("quick", "overlap", "seed", "dtype", "precision", "backward", "target", "llm", "model"),
     *("model_choice", "learn_from", "patience", "target_speedup", "floor_margin"),
     *("max_candidates", "max_cost", "max_tokens", "max_calls", "time_limit_s", "device"),
     "gpus",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from beamsearch.records.verdict import Outcome
 from beamsearch.run.baseline_times import BaselineTimes
 from beamsearch.run.candidates import names_of
 from beamsearch.run.context import RoundView, Shared
+from beamsearch.run.in_flight import STOP_GRACE_S, InFlight
 from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.memory.attempts import condense
 from beamsearch.run.memory.earlier_runs import earlier
@@ -60,9 +60,6 @@ from beamsearch.search import (
 from beamsearch.search.difference import kernels_apart, plans_apart, spread
 from beamsearch.search.pairs import paired
 
-STOP_GRACE_S = 10.0
-"""How long a stop waits for what is under way before it is abandoned, to be done again."""
-
 
 def hand_over(mailbox: Mailbox) -> Waiting:
     """Leave the unanswered questions as files; what to raise then."""
@@ -101,6 +98,8 @@ class Rounds:
         self.mailbox = mailbox
         """The batch files, where questions go through them."""
         settings = shared.settings
+        self.ahead: InFlight | None = None
+        """The round after the one that is waited for, where rounds overlap."""
         self.strategy = STRATEGIES[settings.strategy]
         # A replay takes every recorded round, however its kernels do here.
         replays = settings.llm.kind == "replay"
@@ -129,12 +128,18 @@ class Rounds:
                 multiple_of_floor=distance_to_floor(best.measurement, self.shared.floor),
                 out_of_time=self.progress.is_out_of_time(),
             )
+            if reason is not None and self._is_begun_ahead(done):
+                # Its answers are paid for, and whoever goes on later would find it begun.
+                reason = self._round(done, is_last=True)
+                if reason is None:
+                    continue
             if reason is not None:
                 if is_unheard(self.shared.trace):
                     self.shared.observer.note(
                         "what a person gave last is in no round yet; to go on with it: "
                         f"{resume_command(self.shared.trace, self.shared.settings)}"
                     )
+                self._abandon()
                 return reason
             limit = self._round(done)
             if limit is not None:
@@ -147,9 +152,35 @@ class Rounds:
         free = {"patience": None, "target_speedup": None, "floor_margin": 0.0, "quiet": False}
         return self.limits.with_values(**free)
 
-    def _round(self, done: list[RoundRecord]) -> str | None:
-        """One round. Which limit cut it short, where one did; it can be resumed."""
+    def _is_begun_ahead(self, done: list[RoundRecord]) -> bool:
+        """Whether the next round was begun beside the last one, here or before the run stopped."""
+        begun = (self.shared.trace.round(len(done)) / PLAN).is_file()
+        return self.shared.settings.overlap and begun and not self.progress.is_out_of_time()
+
+    def _round(self, done: list[RoundRecord], *, is_last: bool = False) -> str | None:
+        """One round, and the beginning of the next where they overlap and this is not the last.
+        Which limit cut it short, where one did; it can be resumed."""
         number = len(done)
+        overlap = self.shared.settings.overlap
+        now = self.ahead or self._begin(done[: max(1, number - overlap)], number)
+        self.ahead = None
+        if overlap and not is_last and number < self.limits.rounds:
+            self.ahead = self._begin(done, number + 1)
+        limit = self._work(now)
+        if limit is None:
+            self._close(done, now.plan)
+        return limit
+
+    def _abandon(self) -> None:
+        """Stop a round that was begun ahead; it is done again when the run goes on."""
+        if self.ahead is not None:
+            self.shared.stop.set()
+            give_up = time.monotonic() + STOP_GRACE_S
+            while self.ahead.is_working and time.monotonic() < give_up:
+                self.ahead.wait_a_moment()
+
+    def _begin(self, done: list[RoundRecord], number: int) -> InFlight:
+        """Set a round's workers to work, who see these rounds of the run and no later one."""
         candidates = [c for record in done for c in record.candidates]
         by_name = {c.name: c for c in candidates}
         times = comparable_times(self.shared.trace, candidates)
@@ -160,10 +191,10 @@ class Rounds:
             memory=condense(
                 candidates,
                 times,
-                lessons(self.shared.trace, number, candidates, times),
+                lessons(self.shared.trace, len(done), candidates, times),
                 self.shared.source,
                 earlier(self.shared.trace, self.shared.card.name, self.shared.executor.gpu),
-                expectations(self.shared.trace, number),
+                expectations(self.shared.trace, len(done)),
             ),
             seen=names_of(candidates),
         )
@@ -184,10 +215,7 @@ class Rounds:
         if plan.kernels:
             best = by_name[done[-1].running_best]
             jobs.append(PersonsKernels(self.shared, view, plan.kernels, best))
-        limit = self._work(jobs + [Worker(self.shared, view, a) for a in plan.assignments])
-        if limit is None:
-            self._close(done, plan)
-        return limit
+        return InFlight(plan, jobs + [Worker(self.shared, view, a) for a in plan.assignments])
 
     def _plan(self, done: list[RoundRecord], view: RoundView) -> Plan:
         """Who does what in the round to come."""
@@ -207,7 +235,13 @@ class Rounds:
         asked_about = [view.candidates[name] for name in dict.fromkeys(parents)]
         begin_profiles(self.shared, asked_about[1:])
         findings = {c.name: self.shared.findings(c) for c in asked_about}
-        plan = deal(parents, findings, candidates, free=self.shared.proposer.reads_prompts)
+        beside = [
+            assignment
+            for number in range(len(done), view.number)
+            for assignment in read_record(self.shared.trace.round(number) / PLAN, Plan).assignments
+        ]
+        free = self.shared.proposer.reads_prompts
+        plan = deal(parents, findings, candidates, free=free, beside=beside)
         if settings.llm.run is not None:
             return self._as_recorded(plan, view, settings.llm.run)
         return plan.with_values(**given(self.shared.trace, view.number))
@@ -226,24 +260,12 @@ class Rounds:
             assignments=[there.get(a.worker, a) for a in plan.assignments]
         )
 
-    def _work(self, workers: Sequence[Worker | PersonsKernels]) -> str | None:
-        """Run workers in parallel. Which limit was reached, if any; raises what a worker raised."""
-        errors: list[tuple[Worker | PersonsKernels, BaseException]] = []
-
-        def work(worker: Worker | PersonsKernels) -> None:
-            try:
-                worker.run()
-            except BaseException as error:  # noqa: BLE001 - carried to the main thread and raised
-                errors.append((worker, error))
-
-        threads = [threading.Thread(target=work, args=(w,), daemon=True) for w in workers]
-        for thread in threads:
-            thread.start()
+    def _work(self, now: InFlight) -> str | None:
+        """Wait for a round's workers. Which limit was reached, if any; raises what one raised."""
         out_of_time = False
         give_up: float | None = None
-        while any(thread.is_alive() for thread in threads):
-            for thread in threads:
-                thread.join(timeout=0.05)
+        while now.is_working or (self.ahead and self.ahead.is_working and (give_up or now.errors)):
+            (now if now.is_working or not self.ahead else self.ahead).wait_a_moment()
             out_of_time = out_of_time or self.progress.is_out_of_time()
             if (out_of_time or self.interrupted.is_set()) and give_up is None:
                 self.shared.stop.set()
@@ -253,13 +275,13 @@ class Rounds:
         self.interrupted.check()
         if self.baselines is not None:
             self.baselines.end()
-        if out_of_time and (errors or give_up):
+        if out_of_time and (now.errors or give_up):
             return "the time limit is reached"
-        return self._without_answers(workers, errors)
+        return self._without_answers(now.workers, now.errors)
 
     def _without_answers(
         self,
-        workers: Sequence[Worker | PersonsKernels],
+        asked: Sequence[Worker],
         errors: list[tuple[Worker | PersonsKernels, BaseException]],
     ) -> str | None:
         """What becomes of a round in which some workers could not go on."""
@@ -275,7 +297,6 @@ class Rounds:
             if isinstance(error, Stopped):
                 raise error
         later = any(not isinstance(error, NeverAnswered) for _, error in errors)
-        asked = [worker for worker in workers if isinstance(worker, Worker)]
         if len(errors) == len(asked) and later:
             raise errors[0][1]  # nobody is answered: going on would only burn rounds
         for worker, error in errors:

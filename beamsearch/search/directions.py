@@ -74,9 +74,10 @@ def deal(
     history: Sequence[Candidate],
     *,
     free: bool = False,
+    beside: Sequence[Assignment] = (),
 ) -> Plan:
     """A direction for each worker, whose parents are given in order; with `free` the last of
-    several has an open one.
+    several has an open one. `beside`: what workers do of whom the history cannot tell yet.
 
     The next direction of a parent is the finding that it was given least often so far, ties by the
     finding's rank: one that failed waits until the others had their turn. A finding that comes back
@@ -84,6 +85,9 @@ def deal(
     plan once more. So no direction is given twice.
     """
     tried = {name: _Tried(name, history) for name in dict.fromkeys(parents)}
+    for given_beside in beside:
+        if given_beside.parent in tried:
+            tried[given_beside.parent].count(given_beside.direction)
     assignments: list[Assignment] = []
     for worker, parent in enumerate(parents):
         kinds = list(dict.fromkeys(f.kind for f in findings[parent]))
@@ -128,7 +132,7 @@ class _Tried:
         for (number, worker), made in sorted(given.items()):
             direction = made[0].direction
             assert direction is not None
-            self._count(direction)
+            self.count(direction)
             outcomes = [c.verdict.outcome for c in made]
             failed = Outcome.CORRECT not in outcomes and any(o in NOT_BUILT for o in outcomes)
             if failed and not direction.again:
@@ -140,10 +144,11 @@ class _Tried:
         kind = str(min(kinds, key=lambda k: (self.turns[k], kinds.index(k))))
         plan, origin = self.unbuilt.get(kind, (self.plans[kind], None))
         direction = Direction(finding=kind, plan=plan, again=origin is not None)
-        self._count(direction)
+        self.count(direction)
         return direction, origin
 
-    def _count(self, direction: Direction) -> None:
+    def count(self, direction: Direction) -> None:
+        """Note a direction that was given."""
         finding = direction.finding
         self.turns[finding] += 1
         self.plans[finding] = max(self.plans[finding], direction.plan + 1)

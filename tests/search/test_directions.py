@@ -106,3 +106,12 @@ def test_a_parent_without_findings_has_directions_too():
 
 def test_a_direction_says_which_try_it_is():
     assert str(Direction(finding="tail", plan=1, again=True)) == "tail, plan 2 once more"
+
+
+def test_what_others_do_at_the_same_time_is_not_given_again():
+    beside = deal(["k"] * 2, FOUND, []).assignments
+    later = deal(["k"] * 2, FOUND, [], beside=beside).assignments
+    assert [a.direction for a in later] == [
+        Direction(finding=TAIL),
+        Direction(finding=LATENCY, plan=1),
+    ]
