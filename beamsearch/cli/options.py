@@ -64,6 +64,7 @@ METAVARS = {
     "precision": "P",
     "target": "GPU",
     "gpus": "WHICH",
+    "ray": "ADDRESS",
     "llm": "WHO",
     "model": "NAME",
     "model_choice": "HOW",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel
 
+from beamsearch.baselines.floor import beaten_floor, measure_floor
 from beamsearch.baselines.inductor.capture import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.gpu.usage import Usage
@@ -19,6 +20,7 @@ from beamsearch.problem.problem import Problem
 from beamsearch.records.job import (
     CompareJob,
     CompileJob,
+    FloorJob,
     Job,
     JudgeJob,
     ProfileJob,
@@ -109,6 +111,14 @@ class LocalExecutor:
             return self._judge.profile(job.subject, full=job.full)
         if isinstance(job, SweepJob):
             return self._judge.sweep(job.subjects)
+        if isinstance(job, FloorJob):
+            if job.known is None or job.time is None:
+                return measure_floor(self._problem, self._machine, self.usage)
+            return beaten_floor(self._problem, job.known, job.time, self._machine)
+        return self._measured(job)
+
+    def _measured(self, job: Job[Any]) -> BaseModel:
+        """A job that times something."""
         if self._measuring is None:
             raise BeamsearchError("timing needs an NVIDIA GPU; there is none here")
         if isinstance(job, CompileJob):
