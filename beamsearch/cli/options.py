@@ -104,6 +104,7 @@ PrecisionOption = option("precision")
 BackwardOption = option("backward")
 TargetOption = option("target")
 DeviceOption = option("device")
+RayOption = option("ray")
 SeedOption = option("seed")
 StrictNanOption = option("strict_nan")
 

@@ -17,6 +17,7 @@ from beamsearch import __version__
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.executor import node_probe
 from beamsearch.executor.lane_server import AT_ONCE
+from beamsearch.gpu.machine import modelled
 from beamsearch.records.run import Environment, Node
 from kernel_profiling.errors import one_line
 
@@ -146,6 +147,16 @@ def reason_unlike(node: Node, run: Environment) -> str:
     return ""
 
 
+def environment_like(node: Node | None, target: str) -> Environment:
+    """What a run on such nodes is made with; with none, this machine's with modelled times."""
+    here = modelled(target).environment()
+    if node is None:
+        return here
+    names = ("gpu", "driver", "cuda", "torch", "triton", "ncu", "python")
+    there = {name: getattr(node, name) for name in names}
+    return here.with_values(**there, target=node.gpu)
+
+
 class Cluster:
     """The machines that a run's lanes may be on. Thread-safe."""
 
@@ -158,10 +169,10 @@ class Cluster:
         self._lock = threading.Lock()
 
     @classmethod
-    def at(cls, address: str) -> Cluster:
+    def at(cls, address: str, *options: str) -> Cluster:
         """The cluster there, and what its machines say of themselves. Raises UsageError."""
         ray, ours = connect(address)
-        return cls(address, ray, ours, look(ray))
+        return cls(address, ray, ours, look(ray, *options))
 
     def serve(self, run: Environment) -> list[Node]:
         """From now on, its lanes are for such a run; all nodes, with why some are left out. Raises

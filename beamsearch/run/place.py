@@ -35,7 +35,7 @@ def find_place(settings: Settings, trace: Trace | None = None) -> Place:
         machines = find_machines(settings.device, settings.gpus, settings.target)
         return Place(machines, environment_of(machines))
 
-    from beamsearch.executor.cluster import Cluster, best_kind
+    from beamsearch.executor.cluster import Cluster, best_kind, environment_like
 
     begun = trace is not None and trace.run_file.is_file()
     there = trace.run_record().environment if trace is not None and begun else None
@@ -49,13 +49,12 @@ def find_place(settings: Settings, trace: Trace | None = None) -> Place:
                 f"{', '.join(kinds) or 'no GPU'}; go on with it where there is one of that kind"
             )
         machine = modelled(settings.target)
-        environment = machine.environment()
         if best is not None and (there is None or there.gpu is not None):
             assert best.gpu is not None
             machine = Machine(_part(best.gpu), None, elsewhere=best.gpu)
-            names = ("gpu", "driver", "cuda", "torch", "triton", "ncu", "python")
-            given = {name: getattr(best, name) for name in names}
-            environment = environment.with_values(**given, target=best.gpu)
+        else:
+            best = None
+        environment = environment_like(best, settings.target)
         nodes = cluster.serve(environment)
         return Place((machine,), environment.with_values(nodes=nodes), cluster)
     except UsageError:

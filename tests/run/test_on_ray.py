@@ -1,0 +1,181 @@
+"""Runs on a small cluster of Ray: what hangs, and candidates that kill."""
+
+import io
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from beamsearch.cli.display import PlainDisplay
+from beamsearch.errors import UsageError
+from beamsearch.executor.client import LaneSpec
+from beamsearch.executor.cluster import Cluster
+from beamsearch.executor.dispatch import subjects_of
+from beamsearch.executor.lanes import Lanes
+from beamsearch.gpu.machine import modelled
+from beamsearch.gpu.usage import Usage
+from beamsearch.problem.problem import read_problem
+from beamsearch.records.job import JudgeJob, Subject
+from beamsearch.records.trace import Trace
+from beamsearch.records.verdict import Outcome
+from beamsearch.run import run as runner
+from beamsearch.run.steering import add_kernel
+from beamsearch.settings import Settings
+from tests import PYTHONPATH, ROOT
+from tests.cluster import Nodes
+
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(600)]
+PROBLEM = ROOT / "tests" / "scaling" / "problem.py"
+SOURCE = (PROBLEM.parent / "input_kernel.py").read_text()
+SETTINGS = {"rounds": 2, "workers": 2, "variants": 1, "seed": 7, "llm": "playbook"}
+KILLS = {
+    "itself": "os.kill(os.getpid(), signal.SIGKILL)",
+    "its fork server": "os.kill(os.getppid(), signal.SIGKILL)",
+    "its actor": """
+for entry in os.listdir("/proc"):
+    if entry.isdigit() and b"ray::LaneActor" in open(f"/proc/{entry}/cmdline", "rb").read():
+        os.kill(int(entry), signal.SIGKILL)
+""".strip(),
+}
+"""What a candidate does as it is imported."""
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", PYTHONPATH)
+        there = Nodes(tmp_path_factory.mktemp("nodes"))
+        yield there
+        there.close()
+
+
+def ran(folder, monkeypatch, disturb=None, **settings):
+    """A run's record and what it said. `disturb` is called with the executor, beside the run."""
+    opened = runner.open_executor
+
+    def open_executor(*given, **more):
+        executor = opened(*given, **more)
+        if disturb is not None:
+            threading.Thread(target=disturb, args=(executor,), daemon=True).start()
+        return executor
+
+    log = io.StringIO()
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "open_executor", open_executor)
+        asked = Settings(**(SETTINGS | settings))
+        problem = read_problem(PROBLEM)
+        record = runner.run(problem, asked, folder, kernel=None, observer=PlainDisplay(log))
+    return record, log.getvalue()
+
+
+def test_a_lane_that_hangs_is_ended_and_told(nodes, tmp_path):
+    from beamsearch.executor.ray_lane import RayLane
+
+    problem = read_problem(PROBLEM)
+    cluster = Cluster.at(nodes.address)
+    cluster.serve(modelled().environment())
+    specs = [
+        LaneSpec.of(problem, modelled(), tmp_path, name=name, seed=3) for name in ("one", "two")
+    ]
+    executor = Lanes(
+        specs,
+        lambda spec: RayLane(spec, cluster, silent_s=10.0),
+        gpu="H200",
+        measures=False,
+        usage=Usage(),
+        at_end=cluster.close,
+    )
+    stopped = []
+
+    def stop():
+        while not executor._closed:
+            for slot in executor._slots:
+                client = slot.client
+                if slot.jobs and client.facts.done() and client.pid not in stopped:
+                    os.kill(client.pid, signal.SIGSTOP)
+                    stopped.append(client.pid)
+            time.sleep(0.02)
+
+    threading.Thread(target=stop, daemon=True).start()
+    hung = executor.run(JudgeJob(subject=Subject(name="k", source=SOURCE)))
+    executor.close()
+    assert len(stopped) == 2
+    assert hung.verdict.outcome is Outcome.TIMEOUT
+    assert "it was silent for 10 s" in hung.verdict.reason
+    until = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in stopped) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in stopped)
+
+
+def test_a_candidate_that_kills_changes_no_winner(nodes, tmp_path, monkeypatch):
+    undisturbed, _ = ran(tmp_path / "undisturbed", monkeypatch, ray=nodes.address, lanes=2)
+
+    # Given a run with three kernels of a person, which kill as they are imported
+    first, _ = ran(tmp_path / "run", monkeypatch, ray=nodes.address, lanes=2, rounds=1)
+    for name, kill in KILLS.items():
+        path = tmp_path / f"{name.replace(' ', '_')}.py"
+        path.write_text(f'"""Kills {name}."""\nimport os, signal\n{kill}\n{SOURCE}')
+        add_kernel(tmp_path / "run", path)
+
+    # and the last of them gets out of its isolation
+    killed = []
+
+    def disturb(executor):
+        while not executor._closed:
+            for slot in executor._slots:
+                names = [s.name for job in list(slot.jobs) for s in subjects_of(job)]
+                client = slot.client
+                if "r2-p2" in names and client.facts.done() and client.pid not in killed:
+                    os.kill(client.pid, signal.SIGKILL)
+                    killed.append(client.pid)
+            time.sleep(0.01)
+
+    record, said = ran(tmp_path / "run", monkeypatch, disturb, ray=nodes.address, lanes=2)
+    assert len(killed) == 2 and said.count("died and is begun again") == 2
+    judged = {c.name: c.verdict for c in Trace(tmp_path / "run").round_record(2).candidates}
+    persons = [judged[f"r2-p{number}"] for number in range(3)]
+    assert [verdict.outcome for verdict in persons] == [Outcome.CRASHED] * 3, persons
+    assert "died each of 2 times, at last with nothing else in it" in persons[2].reason
+    assert record.best == undisturbed.best
+    kernels = [
+        tmp_path / name / "optimized_kernel_beam_search.py" for name in ("run", "undisturbed")
+    ]
+    assert kernels[0].read_text() == kernels[1].read_text()
+
+
+def test_a_node_that_is_not_as_the_runs_is_left_out(nodes, tmp_path):
+    cluster = Cluster.at(nodes.address)
+    try:
+        other = modelled().environment().with_values(torch="2.0")
+        with pytest.raises(UsageError, match="no machine can work on this run: .*torch .* there"):
+            cluster.serve(other)
+    finally:
+        cluster.close()
+
+
+def test_a_measured_run_is_not_begun_on_a_cluster_without_gpus(nodes, tmp_path):
+    import shutil
+
+    shutil.copytree(ROOT / "artifacts" / "playbook" / "36_RMSNorm", tmp_path / "run")
+    with pytest.raises(UsageError, match="measured on NVIDIA H200, and the cluster has no GPU"):
+        runner.resume(
+            tmp_path / "run",
+            observer=PlainDisplay(io.StringIO()),
+            limits={"ray": nodes.address, "rounds": 9},
+        )
+
+
+def test_nothing_is_left(nodes):
+    """Of all the above: no lane's folder, and no process in one."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until and list(os.scandir("/tmp")) and _left():
+        time.sleep(0.5)
+    assert not _left()
+
+
+def _left():
+    return [entry.name for entry in os.scandir("/tmp") if entry.name.startswith("beamsearch-lane-")]
