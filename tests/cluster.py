@@ -30,13 +30,20 @@ class Nodes:
             self.others.append(self.cluster.add_node(**self.more))
 
     def kill(self, node):
-        """End a node as a machine ends that loses power; Ray ends the workers that it had."""
+        """End all processes of a node at once, as of a machine that loses power."""
         for info in node.all_processes["raylet"]:
-            os.kill(info.process.pid, signal.SIGKILL)
+            for pid in [info.process.pid, *children(info.process.pid)]:
+                os.kill(pid, signal.SIGKILL)
         self.others.remove(node)
 
     def close(self):
         self.cluster.shutdown()
+
+
+def children(pid):
+    """Processes that one began, which still are there."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 @contextmanager

@@ -68,17 +68,21 @@ def open_executor(
         )
         for number, machine in enumerate(machines)
     ]
-    open_lane: Callable[[LaneSpec], LaneClient] = LaneProcess
-    if cluster is not None:
-        from beamsearch.executor.ray_lane import RayLane
-
-        open_lane = partial(RayLane, cluster=cluster, met=met, tell=tell)
     return Lanes(
         specs,
-        open_lane,
+        LaneProcess if cluster is None else on_cluster(cluster, met, tell),
         gpu=first.name,
         measures=first.measures,
         usage=usage,
         tell=tell,
         at_end=cluster.close if cluster is not None else lambda: None,
     )
+
+
+def on_cluster(
+    cluster: Cluster, met: Met, tell: Callable[[str], None]
+) -> Callable[[LaneSpec], LaneClient]:
+    """What begins a lane on a cluster."""
+    from beamsearch.executor.ray_lane import RayLane
+
+    return partial(RayLane, cluster=cluster, met=met, tell=tell)

@@ -8,6 +8,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -226,14 +227,19 @@ class Cluster:
             self.nodes = [*others, node]
         return node
 
-    def is_there(self, node: str) -> bool:
-        """Whether a machine still takes tasks; this waits until Ray knows."""
+    def is_there(self, node: str, given_up: Callable[[], bool]) -> bool:
+        """Whether a machine still takes tasks; this waits until Ray knows, or it is given up."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         where = NodeAffinitySchedulingStrategy(node, soft=False)
-        ping = self.ray.remote(num_cpus=0, max_retries=0)(os.getpid)
+        ping = self.ray.remote(num_cpus=0, max_retries=0)(node_probe.is_there)
+        asked = [ping.options(scheduling_strategy=where).remote()]
+        until = time.monotonic() + PING_S
+        while not self.ray.wait(asked, timeout=1.0)[0]:
+            if given_up() or time.monotonic() > until:
+                return False
         try:
-            self.ray.get(ping.options(scheduling_strategy=where).remote(), timeout=PING_S)
+            self.ray.get(asked)
         except self.ray.exceptions.RayError:
             return False
         return True

@@ -11,6 +11,11 @@ TIMEOUT_S = 150.0
 """Importing torch from a cold network disk takes a minute."""
 
 
+def is_there() -> bool:
+    """Yes."""
+    return True
+
+
 def ask(*options: str) -> tuple[str, str]:
     """The facts of this machine as JSON, or nothing, and then why."""
     # A task that asks for no GPU sees none; its number is what is asked here.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, cast
 
-from beamsearch.errors import BeamsearchError, Stopped
+from beamsearch.errors import Stopped
 from beamsearch.executor.asked import JOB_S, SILENT_S, Asked
 from beamsearch.executor.client import LaneDied, LaneSpec
 from beamsearch.executor.cluster import Cluster, Met
@@ -65,12 +65,13 @@ class RayLane:
         self._ended = False
         self._closing = False
         self._hung = False
-        threading.Thread(target=self._live, daemon=True).start()
+        self._life = threading.Thread(target=self._live, daemon=True)
+        self._life.start()
 
     @property
     def alive(self) -> bool:
         """Whether it can still answer."""
-        return not self._ended
+        return not (self._ended or self._closing)
 
     def submit(self, job: Job[R]) -> Future[R]:
         """Begin a job. See `LaneClient`."""
@@ -90,11 +91,13 @@ class RayLane:
         return self._asked.use
 
     def close(self) -> None:
-        """End it and all that it started."""
+        """End it and all that it started. Nothing of it calls Ray afterwards, which would join the
+        cluster again."""
         self._closing = True
         self._trouble.set()
+        self._life.join()
         if self._actor is not None:
-            if self.facts.done() and not self._ended:
+            if self.facts.done() and self._error is None:
                 self._ray.wait([self._actor.close.remote()], timeout=CLOSE_S)
             self._ray.kill(self._actor)
         self._lost()
@@ -102,7 +105,7 @@ class RayLane:
     def _ask(self, request: Callable[[int], Request], kind: type[Any] | None) -> Future[Any]:
         number, asked = self._asked.add(kind)
         self._send(request(number))
-        if self._ended:
+        if not self.alive:
             self._lost()
         return asked
 
@@ -111,7 +114,7 @@ class RayLane:
             if self._early is not None:
                 self._early.append(request)
                 return
-        if not self._ended:
+        if self.alive:
             jobs = self._actor.answer.options(concurrency_group="jobs")
             jobs.remote(request.model_dump_json()).future().add_done_callback(self._answered)
 
@@ -131,7 +134,7 @@ class RayLane:
         try:
             self._begin()
             self._watch()
-        except (self._ray.exceptions.RayError, BeamsearchError) as error:
+        except Exception as error:  # noqa: BLE001 - raised where the jobs came from
             self._error = self._error or error
         self._ended = True
         if self._actor is not None and not self._closing:
@@ -193,19 +196,26 @@ class RayLane:
 
     def _lost(self) -> None:
         """It is gone: so say all that wait for it."""
-        death = self._death or self._how_it_ended()
+        try:
+            death = self._death or self._how_it_ended()
+        except Exception as fault:  # noqa: BLE001 - of the program; raised where the jobs came from
+            death = fault
         self._death = death
         self._asked.lost(lambda: death)
         with self._lock:
             if not self.placed.done():
                 self.placed.set_result(None)
 
+    def _is_closing(self) -> bool:
+        return self._closing
+
     def _how_it_ended(self) -> Exception:
         if self._closing:
             return Stopped("the executor is closed")
-        if isinstance(self._error, BeamsearchError) and not isinstance(self._error, LaneDied):
+        lane_died = isinstance(self._error, LaneDied | self._ray.exceptions.RayError)
+        if self._error is not None and not lane_died:
             return self._error
-        here = self._hung or not self.node or self._cluster.is_there(self.node)
+        here = self._hung or not self.node or self._cluster.is_there(self.node, self._is_closing)
         reason = _told(self._error) if here else "its machine left the cluster"
         return LaneDied(f"{self._spec.name}: {reason}", hung=self._hung, left=not here)
 

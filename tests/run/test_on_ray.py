@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import signal
 import threading
 import time
@@ -19,20 +20,21 @@ from beamsearch.gpu.machine import modelled
 from beamsearch.gpu.usage import Usage
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.job import JudgeJob, Subject
+from beamsearch.records.packed import opened_run
 from beamsearch.records.trace import Trace
 from beamsearch.records.verdict import Outcome
 from beamsearch.run import run as runner
 from beamsearch.run.steering import add_kernel
 from beamsearch.settings import Settings
 from tests import PYTHONPATH, ROOT
-from tests.cluster import Nodes
+from tests.cluster import Nodes, children
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(600)]
 PROBLEM = ROOT / "tests" / "scaling" / "problem.py"
 SOURCE = (PROBLEM.parent / "input_kernel.py").read_text()
 SETTINGS = {"rounds": 2, "workers": 2, "variants": 1, "seed": 7, "llm": "playbook"}
 KILLS = {
-    "itself": "os.kill(os.getpid(), signal.SIGKILL)",
+    "itself": "os.abort()",
     "its fork server": "os.kill(os.getppid(), signal.SIGKILL)",
     "its actor": """
 for entry in os.listdir("/proc"):
@@ -121,30 +123,54 @@ def test_a_candidate_that_kills_changes_no_winner(nodes, tmp_path, monkeypatch):
         path.write_text(f'"""Kills {name}."""\nimport os, signal\n{kill}\n{SOURCE}')
         add_kernel(tmp_path / "run", path)
 
-    # and the last of them gets out of its isolation
-    killed = []
+    # and the last two of them get out of their isolation
+    killed = {"fork server": [], "actor": []}
 
     def disturb(executor):
         while not executor._closed:
             for slot in executor._slots:
                 names = [s.name for job in list(slot.jobs) for s in subjects_of(job)]
                 client = slot.client
-                if "r2-p2" in names and client.facts.done() and client.pid not in killed:
+                if not client.facts.done():
+                    continue
+                if "r2-p1" in names and not killed["fork server"]:
+                    killed["fork server"] += [
+                        server for server in servers(client.pid) if end(server)
+                    ]
+                if "r2-p2" in names and client.pid not in killed["actor"]:
                     os.kill(client.pid, signal.SIGKILL)
-                    killed.append(client.pid)
+                    killed["actor"].append(client.pid)
             time.sleep(0.01)
 
     record, said = ran(tmp_path / "run", monkeypatch, disturb, ray=nodes.address, lanes=2)
-    assert len(killed) == 2 and said.count("died and is begun again") == 2
+    assert killed["fork server"] and len(killed["actor"]) == 2
+    assert said.count("died and is begun again") == 2
     judged = {c.name: c.verdict for c in Trace(tmp_path / "run").round_record(2).candidates}
-    persons = [judged[f"r2-p{number}"] for number in range(3)]
-    assert [verdict.outcome for verdict in persons] == [Outcome.CRASHED] * 3, persons
-    assert "died each of 2 times, at last with nothing else in it" in persons[2].reason
+    itself, server, actor = (judged[f"r2-p{number}"] for number in range(3))
+    assert itself.outcome is Outcome.CRASHED
+    # What it tried reached nothing, and a server that is killed is replaced.
+    assert server.outcome is Outcome.DUPLICATE
+    assert actor.outcome is Outcome.CRASHED
+    assert "died each of 2 times, at last with nothing else in it" in actor.reason
     assert record.best == undisturbed.best
     kernels = [
         tmp_path / name / "optimized_kernel_beam_search.py" for name in ("run", "undisturbed")
     ]
     assert kernels[0].read_text() == kernels[1].read_text()
+
+
+def servers(pid):
+    """Processes of a lane that candidates are forked from."""
+    return [
+        child
+        for child in children(pid)
+        if b"sandbox.server" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+def end(pid):
+    os.kill(pid, signal.SIGKILL)
+    return True
 
 
 def test_a_node_that_is_not_as_the_runs_is_left_out(nodes, tmp_path):
@@ -158,9 +184,8 @@ def test_a_node_that_is_not_as_the_runs_is_left_out(nodes, tmp_path):
 
 
 def test_a_measured_run_is_not_begun_on_a_cluster_without_gpus(nodes, tmp_path):
-    import shutil
-
-    shutil.copytree(ROOT / "artifacts" / "playbook" / "36_RMSNorm", tmp_path / "run")
+    packed = opened_run(ROOT / "artifacts" / "playbook" / "36_RMSNorm").folder
+    shutil.copytree(packed, tmp_path / "run")
     with pytest.raises(UsageError, match="measured on NVIDIA H200, and the cluster has no GPU"):
         runner.resume(
             tmp_path / "run",
