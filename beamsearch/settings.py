@@ -171,7 +171,8 @@ class Settings(BaseModel):
     gpus: str | None = None
     """Several GPUs of one kind at once: all, or numbers as 0,2. Default: --device alone."""
     ray: str | None = None
-    """On a cluster through Ray: auto (the one that this machine is in), or its address."""
+    """On a cluster through Ray: auto (the one that this machine is in), or its address; none: on
+    this machine after all."""
     lanes: int | None = Field(None, ge=1)
     """Lanes on the cluster. Default: one for each GPU of one kind, else for each 4 cores."""
     profiler: Literal["auto", "compiler"] = "auto"
@@ -191,6 +192,11 @@ class Settings(BaseModel):
         if len(set(map(int, numbers))) < len(numbers):
             raise ValueError("the same GPU twice: a lane is one GPU")
         return text
+
+    @field_validator("ray")
+    @classmethod
+    def _none_is_here(cls, value: str | None) -> str | None:
+        return None if value == "none" else value
 
     @model_validator(mode="after")
     def _one_place(self) -> Settings:

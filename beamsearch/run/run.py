@@ -29,7 +29,7 @@ from beamsearch.proposer.prompts.problem_card import make_card
 from beamsearch.records.audit import Fault
 from beamsearch.records.baselines import Baselines
 from beamsearch.records.packed import written_run
-from beamsearch.records.run import Environment, Node, RunRecord
+from beamsearch.records.run import Environment, RunRecord
 from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.report.page import leave_report
 from beamsearch.run.activity import ActivityFile
@@ -323,14 +323,8 @@ class _Run:
             tell=self.observer.note,
             cluster=self.place.cluster,
             lanes=self.settings.lanes,
-            met=self._met,
+            met=self.progress.met,
         )
-
-    def _met(self, node: Node, gpu: str | None) -> None:
-        """A lane began on a node of the cluster, with this GPU."""
-        before = self.progress.record.environment
-        now = before.with_values(nodes=[node], gpus=[gpu] if gpu else [])
-        self.progress.update(environment=with_gpus(before, now))
 
     def _judge_seed(self) -> int:
         """What the judge's inputs are drawn from: the same however often the run is resumed."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from beamsearch.cli.display import PlainDisplay
+from beamsearch.cli.doctor import look
 from beamsearch.errors import UsageError
 from beamsearch.executor.client import LaneSpec
 from beamsearch.executor.cluster import Cluster
@@ -55,7 +56,8 @@ def nodes(tmp_path_factory):
 
 
 def ran(folder, monkeypatch, disturb=None, **settings):
-    """A run's record and what it said. `disturb` is called with the executor, beside the run."""
+    """A run's record and what it said. `disturb` is called with the executor, beside the run. The
+    problem's file is gone, as it is not on another machine."""
     opened = runner.open_executor
 
     def open_executor(*given, **more):
@@ -68,8 +70,11 @@ def ran(folder, monkeypatch, disturb=None, **settings):
     with monkeypatch.context() as patched:
         patched.setattr(runner, "open_executor", open_executor)
         asked = Settings(**(SETTINGS | settings))
-        problem = read_problem(PROBLEM)
-        record = runner.run(problem, asked, folder, kernel=None, observer=PlainDisplay(log))
+        there = folder.with_name("problem") / "scaling"
+        shutil.copytree(PROBLEM.parent, there)
+        problem = read_problem(there / "problem.py")
+        shutil.rmtree(there.parent)
+        record = runner.run(problem, asked, folder, kernel=SOURCE, observer=PlainDisplay(log))
     return record, log.getvalue()
 
 
@@ -192,6 +197,14 @@ def test_a_measured_run_is_not_begun_on_a_cluster_without_gpus(nodes, tmp_path):
             observer=PlainDisplay(io.StringIO()),
             limits={"ray": nodes.address, "rounds": 9},
         )
+
+
+def test_doctor_says_what_each_machine_offers(nodes):
+    lines = list(look(None, nodes.address))
+    (head,) = [line for line in lines if line.what == "ray"]
+    assert head.level == "ok" and "machines: 3; a run can use 3" in head.found
+    there = [line for line in lines if line.what.startswith("node ") and "torch" in line.found]
+    assert len(there) == 3 and all("no GPU, CUDA" in line.found for line in there)
 
 
 def test_nothing_is_left(nodes):
