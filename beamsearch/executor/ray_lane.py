@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -21,6 +22,9 @@ from kernel_profiling.errors import one_line
 
 BEAT_S = 1.0
 """How often it is asked whether it is there."""
+OPEN_S = 600.0
+"""What a lane may take to begin once it has a place; torch from a cold network disk and a GPU that
+others use take minutes."""
 WAITS_S = 60.0
 """Without a place for so long, it says what it waits for."""
 CLOSE_S = 10.0
@@ -148,7 +152,7 @@ class RayLane:
             self._spec = self._spec.with_values(gpu_uuid=uuid)
         spec = self._spec.with_values(shared_by=max(1, node.lanes))
         self.placed.set_result(None)
-        said = self._value(self._actor.open.remote(spec.model_dump_json()))
+        said = self._value(self._actor.open.remote(spec.model_dump_json()), limit_s=OPEN_S)
         answer = Answer.model_validate_json(said)
         if answer.error is not None:
             raise answer.raised()
@@ -170,13 +174,16 @@ class RayLane:
             self._met(node, None)
             self._ray.kill(self._actor)
 
-    def _value(self, asked: Any, *, waits: bool = False) -> Any:
-        """What is answered, however long that takes. Raises Stopped, and what Ray raises."""
+    def _value(self, asked: Any, *, waits: bool = False, limit_s: float = math.inf) -> Any:
+        """What is answered. Raises Stopped, LaneDied past the limit, and what Ray raises."""
         waited = 0.0
         while not self._ray.wait([asked], timeout=BEAT_S)[0]:
             if self._closing:
                 raise Stopped("the executor is closed")
             waited += BEAT_S
+            if waited >= limit_s:
+                self._hung = True
+                raise LaneDied(f"it did not begin in {limit_s:.0f} s")
             if waits and waited == WAITS_S:
                 self._tell(f"{self._spec.name} waits for room in the cluster")
         return self._ray.get(asked)

@@ -109,6 +109,10 @@ def test_settings_that_contradict_are_refused(flags, told):
         read_settings(None, flags)
 
 
+def test_none_is_this_machine():
+    assert read_settings(None, {"ray": "none"}).ray is None
+
+
 @pytest.mark.ray
 def test_an_address_that_nobody_answers_is_said_at_once():
     with pytest.raises(UsageError, match=r"127.0.0.1:9: nobody answers there"):
