@@ -54,7 +54,8 @@ class LaneActor:
             start_new_session=True,
         )
         try:
-            here = LaneSpec.model_validate_json(spec).with_values(scratch=str(folder))
+            asked = LaneSpec.model_validate_json(spec)
+            here = asked.with_values(scratch=str(folder), of_run=asked.scratch)
             self._lane = LaneServer(here, self._usage)
         except BeamsearchError as error:
             return Answer(error=str(error), error_kind=kind_of_error(error)).model_dump_json()

@@ -63,11 +63,16 @@ class ForkServers:
     one runs. Thread-safe.
     """
 
-    def __init__(self, scratch: Path, *, interpreter: bool) -> None:
+    def __init__(self, scratch: Path, *, interpreter: bool, of_run: Path | None = None) -> None:
+        """`of_run`: the run's own scratch folder, where `scratch` is not in it; this machine may
+        see it or not."""
         self._scratch = scratch
         self._log = scratch / "server.log"
         # The folder around the scratch folder, where that is a run's, has the run's seed in it.
-        runs = [folder for folder in (scratch, *scratch.parents) if folder.name == ".scratch"]
+        places = [scratch, *scratch.parents]
+        if of_run is not None:
+            places += [of_run, *of_run.parents]
+        runs = [folder for folder in places if folder.name == ".scratch"]
         around = [str(folder.parent) for folder in runs]
         self._hidden = [str(scratch), *around]
         self._wrapping = isolation.bubblewrap(scratch, around)
