@@ -43,9 +43,8 @@ class LaneSpec(Record):
     problem: dict[str, Any]
     scratch: str
     """Its own folder, on the machine where it is."""
-    of_run: str = ""
-    """The one that it would have in the run's folder, where it has another: candidates do not see
-    the run, though the machine may."""
+    hidden: list[str] = []
+    """Folders that candidates are not to see, where its machine does."""
     seed: int
     """What the judge's inputs are drawn from: a secret, and the same for every lane of a run."""
     profiler: Literal["auto", "compiler"] = "auto"

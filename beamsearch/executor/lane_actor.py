@@ -55,7 +55,7 @@ class LaneActor:
         )
         try:
             asked = LaneSpec.model_validate_json(spec)
-            here = asked.with_values(scratch=str(folder), of_run=asked.scratch)
+            here = asked.with_values(scratch=str(folder), hidden=_hidden(Path(asked.scratch)))
             self._lane = LaneServer(here, self._usage)
         except BeamsearchError as error:
             return Answer(error=str(error), error_kind=kind_of_error(error)).model_dump_json()
@@ -79,3 +79,11 @@ class LaneActor:
 
     def _said(self, answer: Answer) -> str:
         return answer.with_values(use=self._usage.so_far()).model_dump_json()
+
+
+def _hidden(scratch: Path) -> list[str]:
+    """What candidates are not to see here: the run that the lane is of, with its seed, and Ray's
+    sockets, over which anybody may start anything."""
+    runs = [folder.parent for folder in (scratch, *scratch.parents) if folder.name == ".scratch"]
+    rays = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray"
+    return [str(folder) for folder in (*runs, rays)]

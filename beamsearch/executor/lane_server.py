@@ -88,7 +88,7 @@ def _open(spec: LaneSpec, usage: Usage) -> LocalExecutor:
         strict_nan=spec.strict_nan,
         usage=usage,
         shared_by=spec.shared_by,
-        of_run=Path(spec.of_run) if spec.of_run else None,
+        hidden=spec.hidden,
     )
 
 

@@ -54,10 +54,10 @@ class LocalExecutor:
         strict_nan: bool = False,
         usage: Usage | None = None,
         shared_by: int = 1,
-        of_run: Path | None = None,
+        hidden: Sequence[str] = (),
     ) -> None:
-        """`shared_by`: executors that share this machine's cores. `of_run`: the run's own scratch
-        folder, whose run candidates are not to see, where `scratch` is elsewhere."""
+        """`shared_by`: executors that share this machine's cores. `hidden`: folders that
+        candidates are not to see, where this machine does."""
         self.usage = usage or Usage()
         self.measures = machine.measures
         self.gpu = machine.gpu.name
@@ -69,7 +69,7 @@ class LocalExecutor:
             scratch.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"cannot write in {scratch}: {error}") from error
-        self._servers = ForkServers(scratch, interpreter=not machine.measures, of_run=of_run)
+        self._servers = ForkServers(scratch, interpreter=not machine.measures, hidden=hidden)
         self._servers.start()
         self._measuring: MeasuringJudge | None = None
         self.visit: str | None = None

@@ -246,5 +246,3 @@ def test_the_folder_of_a_run_is_hidden_from_the_candidates_of_its_lanes(tmp_path
     lane = tmp_path / "run" / ".scratch" / "lane-0"
     assert ForkServers(lane, interpreter=False)._hidden == [str(lane), str(tmp_path / "run")]
     assert ForkServers(tmp_path / "lane", interpreter=False)._hidden == [str(tmp_path / "lane")]
-    elsewhere = ForkServers(tmp_path / "lane", interpreter=False, of_run=lane)
-    assert elsewhere._hidden == [str(tmp_path / "lane"), str(tmp_path / "run")]

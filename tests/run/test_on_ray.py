@@ -17,6 +17,7 @@ from beamsearch.executor.client import LaneSpec
 from beamsearch.executor.cluster import Cluster
 from beamsearch.executor.dispatch import subjects_of
 from beamsearch.executor.lanes import Lanes
+from beamsearch.executor.ray_lane import RayLane
 from beamsearch.gpu.machine import modelled
 from beamsearch.gpu.usage import Usage
 from beamsearch.problem.problem import read_problem
@@ -55,32 +56,20 @@ def nodes(tmp_path_factory):
         there.close()
 
 
-def ran(folder, monkeypatch, disturb=None, **settings):
-    """A run's record and what it said. `disturb` is called with the executor, beside the run. The
-    problem's file is gone, as it is not on another machine."""
-    opened = runner.open_executor
-
-    def open_executor(*given, **more):
-        executor = opened(*given, **more)
-        if disturb is not None:
-            threading.Thread(target=disturb, args=(executor,), daemon=True).start()
-        return executor
-
+def ran(folder, **settings):
+    """A run's record and what it said. The problem's file is gone, as it is not on another
+    machine."""
     log = io.StringIO()
-    with monkeypatch.context() as patched:
-        patched.setattr(runner, "open_executor", open_executor)
-        asked = Settings(**(SETTINGS | settings))
-        there = folder.with_name("problem") / "scaling"
-        shutil.copytree(PROBLEM.parent, there)
-        problem = read_problem(there / "problem.py")
-        shutil.rmtree(there.parent)
-        record = runner.run(problem, asked, folder, kernel=SOURCE, observer=PlainDisplay(log))
+    there = folder.with_name("problem") / "scaling"
+    shutil.copytree(PROBLEM.parent, there)
+    problem = read_problem(there / "problem.py")
+    shutil.rmtree(there.parent)
+    asked = Settings(**(SETTINGS | settings))
+    record = runner.run(problem, asked, folder, kernel=SOURCE, observer=PlainDisplay(log))
     return record, log.getvalue()
 
 
 def test_a_lane_that_hangs_is_ended_and_told(nodes, tmp_path):
-    from beamsearch.executor.ray_lane import RayLane
-
     problem = read_problem(PROBLEM)
     cluster = Cluster.at(nodes.address)
     cluster.serve(modelled().environment())
@@ -119,10 +108,10 @@ def test_a_lane_that_hangs_is_ended_and_told(nodes, tmp_path):
 
 
 def test_a_candidate_that_kills_changes_no_winner(nodes, tmp_path, monkeypatch):
-    undisturbed, _ = ran(tmp_path / "undisturbed", monkeypatch, ray=nodes.address, lanes=2)
+    undisturbed, _ = ran(tmp_path / "undisturbed", ray=nodes.address, lanes=2)
 
     # Given a run with three kernels of a person, which kill as they are imported
-    first, _ = ran(tmp_path / "run", monkeypatch, ray=nodes.address, lanes=2, rounds=1)
+    ran(tmp_path / "run", ray=nodes.address, lanes=2, rounds=1)
     for name, kill in KILLS.items():
         path = tmp_path / f"{name.replace(' ', '_')}.py"
         path.write_text(f'"""Kills {name}."""\nimport os, signal\n{kill}\n{SOURCE}')
@@ -131,23 +120,21 @@ def test_a_candidate_that_kills_changes_no_winner(nodes, tmp_path, monkeypatch):
     # and the last two of them get out of their isolation
     killed = {"fork server": [], "actor": []}
 
-    def disturb(executor):
-        while not executor._closed:
-            for slot in executor._slots:
-                names = [s.name for job in list(slot.jobs) for s in subjects_of(job)]
-                client = slot.client
-                if not client.facts.done():
-                    continue
-                if "r2-p1" in names and not killed["fork server"]:
-                    killed["fork server"] += [
-                        server for server in servers(client.pid) if end(server)
-                    ]
-                if "r2-p2" in names and client.pid not in killed["actor"]:
-                    os.kill(client.pid, signal.SIGKILL)
-                    killed["actor"].append(client.pid)
-            time.sleep(0.01)
+    submit = RayLane.submit
 
-    record, said = ran(tmp_path / "run", monkeypatch, disturb, ray=nodes.address, lanes=2)
+    def submit_and_kill(lane, job):
+        names = [subject.name for subject in subjects_of(job)]
+        if "r2-p1" in names and not killed["fork server"]:
+            killed["fork server"] += servers(lane.pid)
+            for server in killed["fork server"]:
+                os.kill(server, signal.SIGKILL)
+        if "r2-p2" in names:
+            os.kill(lane.pid, signal.SIGKILL)
+            killed["actor"].append(lane.pid)
+        return submit(lane, job)
+
+    monkeypatch.setattr(RayLane, "submit", submit_and_kill)
+    record, said = ran(tmp_path / "run", ray=nodes.address, lanes=2)
     assert killed["fork server"] and len(killed["actor"]) == 2
     assert said.count("died and is begun again") == 2
     judged = {c.name: c.verdict for c in Trace(tmp_path / "run").round_record(2).candidates}
@@ -171,11 +158,6 @@ def servers(pid):
         for child in children(pid)
         if b"sandbox.server" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
-
-
-def end(pid):
-    os.kill(pid, signal.SIGKILL)
-    return True
 
 
 def test_a_node_that_is_not_as_the_runs_is_left_out(nodes, tmp_path):

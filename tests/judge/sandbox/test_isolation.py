@@ -109,7 +109,9 @@ def test_it_does_not_see_the_run_that_its_lane_has_no_folder_in(plan: Plan, tmp_
     (run / "run.json").write_text("{}")
     hidden = [*plan.hidden, str(run), str(tmp_path / "of another machine")]
     there = Plan(plan.own, plan.needed, hidden, plan.uid, plan.standing)
-    missing, seen = inside(there, lambda: [[p.name for p in run.iterdir()], can_write(plan.own[0], run)])
+    missing, seen = inside(
+        there, lambda: [[p.name for p in run.iterdir()], can_write(plan.own[0], run)]
+    )
     assert missing == dict.fromkeys(NAMES, "")
     assert seen == [[], [True, False]]
     assert (run / "run.json").is_file()
