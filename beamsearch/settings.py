@@ -34,7 +34,7 @@ LIMITS = (
     "answer_deadline_s",
 )
 """Settings that may differ when a run is resumed: they bound the work, they do not shape it."""
-PLACES = ("device", "gpus")
+PLACES = ("device", "gpus", "ray", "lanes")
 """Settings that may differ too: they say where the work is done. A run's GPUs are of one kind, in
 whatever number."""
 OF_MODELS = ("model", "max_cost", "max_tokens", "max_calls")
@@ -173,6 +173,11 @@ class Settings(BaseModel):
     """CUDA device. Default: the first."""
     gpus: str | None = None
     """Several GPUs of one kind at once: all, or numbers as 0,2. Default: --device alone."""
+    ray: str | None = None
+    """On a cluster through Ray: auto (the one that this machine is in), or its address; none: on
+    this machine after all."""
+    lanes: int | None = Field(None, ge=1)
+    """Lanes on the cluster. Default: one for each GPU of one kind, else for each 4 cores."""
     profiler: Literal["auto", "compiler"] = "auto"
     """auto: Nsight Compute where it can be used; compiler: the compiler's profile alone."""
 
@@ -191,12 +196,24 @@ class Settings(BaseModel):
             raise ValueError("the same GPU twice: a lane is one GPU")
         return text
 
+    @field_validator("ray")
+    @classmethod
+    def _none_is_here(cls, value: str | None) -> str | None:
+        return None if value == "none" else value
+
     @model_validator(mode="after")
     def _one_place(self) -> Settings:
         if self.gpus is not None and self.device is not None:
             raise ValueError(
                 "--device and --gpus both say where to run; give one: --gpus for several GPUs"
             )
+        if self.ray is not None and (self.gpus is not None or self.device is not None):
+            raise ValueError(
+                "--ray and --device or --gpus all say where to run: on a cluster Ray deals out the "
+                "GPUs; give --ray alone, with --lanes for how many"
+            )
+        if self.lanes is not None and self.ray is None:
+            raise ValueError("--lanes is for a cluster; give --ray too, or --gpus for this machine")
         return self
 
     @field_validator("model", mode="before")

@@ -2,6 +2,7 @@
 SAMPLED runs unless `--all` or their file is asked for; none sees another's cache."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,10 @@ def pytest_collection_modifyitems(config, items):
             name = item.path.name if whole else Path(item.nodeid).name
             if mark and not mark.kwargs.get("always") and not is_drawn(name, SAMPLED):
                 item.add_marker(pytest.mark.skip(reason="slow, and not its turn; --all runs it"))
+    for item in items:
+        if item.get_closest_marker("ray") and find_spec("ray") is None:
+            reason = "needs Ray: pip install 'beamsearch[ray]'"
+            item.add_marker(pytest.mark.skip(reason=reason))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not devices():
         for item in marked:

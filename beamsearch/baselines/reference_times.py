@@ -37,7 +37,7 @@ def measure_baselines(
     precision, where the GPU is one of this machine. Cached times come from another visit: they
     are scaled by the input kernel's time now over its time then, and carry the visit of now.
     """
-    path = cache_file(problem, machine, input_source) if machine.measures else None
+    path = cache_file(problem, machine, input_source) if machine.device is not None else None
     cached = read_cached(path, Baselines) if path is not None else None
     anchor = Subject(name=ANCHOR, source=input_source)
     if cached is not None and cached.anchor is not None:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import typer
 
-from beamsearch.cli.options import DeviceOption, JsonOption
+from beamsearch.cli.options import DeviceOption, JsonOption, RayOption
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -30,14 +30,15 @@ class Line:
     """What to do about it."""
 
 
-def doctor(json: JsonOption = False, device: DeviceOption = None) -> None:
+def doctor(json: JsonOption = False, device: DeviceOption = None, ray: RayOption = None) -> None:
     """Check this machine, and say what to do.
 
-    GPU, driver, Nsight Compute, torch, triton, endpoint, folders. Exit code 1 only where the main
-    job cannot run at all. Changes nothing.
+    GPU, driver, Nsight Compute, torch, triton, endpoint, folders; with --ray, what each machine of
+    the cluster offers and lacks. Exit code 1 only where the main job cannot run at all. Changes
+    nothing.
     """
     lines = []
-    for line in look(device):
+    for line in look(device, ray):
         lines.append(line)
         if not json:
             colour = {"ok": "green", "warn": "yellow", "fail": "red"}[line.level]
@@ -52,12 +53,16 @@ def doctor(json: JsonOption = False, device: DeviceOption = None) -> None:
         raise typer.Exit(1)
 
 
-def look(device: int | None) -> Iterator[Line]:
-    """Every check in turn, cheapest first."""
+def look(device: int | None, ray: str | None = None) -> Iterator[Line]:
+    """Every check in turn, cheapest first. `ray`: the address of a cluster, which is then looked at
+    in the place of this machine's GPU."""
     yield from _platform()
     yield from _packages()
-    yield from _gpu(device)
-    yield _isolation()
+    if ray is not None:
+        yield from _cluster(ray)
+    else:
+        yield from _gpu(device)
+        yield _isolation()
     yield _endpoint()
     yield from _folders()
 
@@ -129,6 +134,41 @@ def _gpu(device: int | None) -> Iterator[Line]:
     yield from _cuda_in_torch()
     yield from _compiler()
     yield from _ncu()
+
+
+def _cluster(address: str) -> Iterator[Line]:
+    """Its machines, as each says of itself."""
+    from beamsearch.errors import UsageError
+    from beamsearch.executor.cluster import Cluster, best_kind, environment_like, reason_unlike
+    from beamsearch.gpu.machine import TARGET
+
+    try:
+        cluster = Cluster.at(address, "--lacking")
+    except UsageError as error:
+        yield Line("fail", "ray", str(error))
+        return
+    run = environment_like(best_kind(cluster.nodes, None), TARGET)
+    usable = [node for node in cluster.nodes if not (node.left_out or reason_unlike(node, run))]
+    told = f"Ray {cluster.ray.__version__}, machines: {len(cluster.nodes)}"
+    if usable:
+        kind = f"measured on {run.gpu}" if run.gpu else "modelled, for no machine has a GPU"
+        yield Line("ok", "ray", f"{told}; a run can use {len(usable)}, its times are {kind}")
+    else:
+        yield Line("fail", "ray", f"{told}; a run can use none", "the lines below say why")
+    for node in cluster.nodes:
+        what = f"node {node.id[:6]}"
+        if node.left_out:
+            yield Line("warn", what, f"{node.address}: {node.left_out}", "install it there too")
+            continue
+        gpu = f"{node.lanes} x {node.gpu}, driver {node.driver}" if node.gpu else "no GPU"
+        versions = f"CUDA {node.cuda or 'none'}, torch {node.torch}, triton {node.triton}"
+        found = f"{node.address}: {gpu}, {versions}, ncu {node.ncu or 'none'}"
+        if reason := reason_unlike(node, run):
+            yield Line("warn", what, found, f"left out of such a run: {reason}")
+        else:
+            yield Line("ok", what, found)
+        yield from (Line("warn", what, lack) for lack in node.lacks)
+    cluster.close()
 
 
 def _cuda_in_torch() -> Iterator[Line]:

@@ -64,6 +64,7 @@ METAVARS = {
     "precision": "P",
     "target": "GPU",
     "gpus": "WHICH",
+    "ray": "ADDRESS",
     "llm": "WHO",
     "model": "NAME",
     "model_choice": "HOW",
@@ -103,6 +104,7 @@ PrecisionOption = option("precision")
 BackwardOption = option("backward")
 TargetOption = option("target")
 DeviceOption = option("device")
+RayOption = option("ray")
 SeedOption = option("seed")
 StrictNanOption = option("strict_nan")
 

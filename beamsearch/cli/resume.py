@@ -13,7 +13,7 @@ from beamsearch.cli.options import JsonLinesOption, JsonOption, RunArgument, tak
 
 @takes_settings(
     *("rounds", "patience", "target_speedup", "floor_margin", "max_candidates", "time_limit_s"),
-    *("max_cost", "max_tokens", "max_calls", "device", "gpus"),
+    *("max_cost", "max_tokens", "max_calls", "device", "gpus", "ray", "lanes"),
     defaults=False,
 )
 def resume(

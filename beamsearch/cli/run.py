@@ -47,7 +47,7 @@ ConfigOption = Annotated[
     *("quick", "overlap", "seed", "dtype", "precision", "backward", "target", "llm", "model"),
     *("model_choice", "learn_from", "patience", "target_speedup", "floor_margin"),
     *("max_candidates", "max_cost", "max_tokens", "max_calls", "time_limit_s", "device"),
-    "gpus",
+    *("gpus", "ray", "lanes"),
 )
 def run(
     problem: ProblemArgument,

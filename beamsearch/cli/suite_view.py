@@ -118,6 +118,8 @@ def make_watcher(stream: IO[str], folder: Path) -> Lines:
 
 
 def _on(places: Sequence[Place]) -> str:
+    if lanes := sum(place.lanes for place in places):
+        return f" on {lanes} lane{'s' * (lanes > 1)}"
     numbers = [str(place.number) for place in places if place.number is not None]
     return f" on GPU {','.join(numbers)}" if numbers else ""
 

@@ -1,12 +1,14 @@
-"""Which executor a run has: one lane in this process, or several, each with a process."""
+"""Which executor a run has: one lane in this process, or several, each with a process, here or on a
+cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from beamsearch.executor.client import LaneSpec
+from beamsearch.executor.client import GIVEN, LaneClient, LaneSpec
 from beamsearch.executor.lane_client import LaneProcess
 from beamsearch.executor.lanes import Lanes
 from beamsearch.executor.local import LocalExecutor
@@ -14,6 +16,7 @@ from beamsearch.gpu.usage import Usage
 from beamsearch.problem.problem import Problem
 
 if TYPE_CHECKING:
+    from beamsearch.executor.cluster import Cluster, Met
     from beamsearch.executor.executor import Executor
     from beamsearch.gpu.machine import Machine
 
@@ -28,14 +31,20 @@ def open_executor(
     strict_nan: bool,
     usage: Usage,
     tell: Callable[[str], None],
+    cluster: Cluster | None = None,
+    lanes: int | None = None,
+    met: Met = lambda node, uuid: None,
 ) -> Executor:
     """The executor over these GPUs of this machine, all of one kind; of one alone, this process.
+    Where there is a cluster, it is over `lanes` of it, by default all that there is room for.
 
-    A lane elsewhere would be another `open_lane` of `Lanes`, given the same `LaneSpec`. `tell`
-    takes what people should know of lanes that die. Raises BeamsearchError.
+    `tell` takes what people should know of lanes that die, `met` the nodes that they begin on.
+    Raises BeamsearchError.
     """
     first = machines[0]
-    if len(machines) == 1:
+    if cluster is not None:
+        machines = [first] * (lanes or cluster.count())
+    elif len(machines) == 1:
         return LocalExecutor(
             problem,
             machine=first,
@@ -51,6 +60,7 @@ def open_executor(
             machine,
             scratch / f"lane-{number}",
             name=f"lane {number}" if machine.uuid is None else f"{machine.device}: {machine.uuid}",
+            gpu_uuid=GIVEN if machine.elsewhere is not None else machine.uuid,
             seed=seed,
             profiler=profiler,
             strict_nan=strict_nan,
@@ -59,5 +69,20 @@ def open_executor(
         for number, machine in enumerate(machines)
     ]
     return Lanes(
-        specs, LaneProcess, gpu=first.name, measures=first.measures, usage=usage, tell=tell
+        specs,
+        LaneProcess if cluster is None else on_cluster(cluster, met, tell),
+        gpu=first.name,
+        measures=first.measures,
+        usage=usage,
+        tell=tell,
+        at_end=cluster.close if cluster is not None else lambda: None,
     )
+
+
+def on_cluster(
+    cluster: Cluster, met: Met, tell: Callable[[str], None]
+) -> Callable[[LaneSpec], LaneClient]:
+    """What begins a lane on a cluster."""
+    from beamsearch.executor.ray_lane import RayLane
+
+    return partial(RayLane, cluster=cluster, met=met, tell=tell)

@@ -19,10 +19,16 @@ from beamsearch.records.usage import LaneUse
 class LaneDied(BeamsearchError):
     """A lane ended before it answered. Its jobs may run on another; one of them may be why."""
 
-    def __init__(self, message: str, *, hung: bool = False) -> None:
+    def __init__(self, message: str, *, hung: bool = False, left: bool = False) -> None:
         super().__init__(message)
         self.hung = hung
         """Whether it was ended because it did not answer."""
+        self.left = left
+        """Whether the machine that it was on is gone with it: then no job of it need be why."""
+
+
+GIVEN = "the one that the cluster gives"
+"""In the place of a GPU's UUID, before it is known."""
 
 
 class LaneSpec(Record):
@@ -31,12 +37,14 @@ class LaneSpec(Record):
     name: str
     """What it is called in messages and in the account of its time."""
     gpu_uuid: str | None
-    """The GPU that is its own; none where times are modelled."""
+    """The GPU that is its own; on a cluster, `GIVEN`; none where times are modelled."""
     target: str
     """The GPU that is modelled, where there is none."""
     problem: dict[str, Any]
     scratch: str
     """Its own folder, on the machine where it is."""
+    hidden: list[str] = []
+    """Folders that candidates are not to see, where its machine does."""
     seed: int
     """What the judge's inputs are drawn from: a secret, and the same for every lane of a run."""
     profiler: Literal["auto", "compiler"] = "auto"
@@ -48,11 +56,10 @@ class LaneSpec(Record):
     def of(cls, problem: Problem, machine: Machine, scratch: Path, **more: Any) -> LaneSpec:
         """The lane for a problem on a GPU of this machine, or one that models it."""
         return cls(
-            gpu_uuid=machine.uuid,
+            **{"gpu_uuid": machine.uuid} | more,
             target=machine.gpu.name,
             problem=asdict(problem) | {"path": str(problem.path), "sizes": dict(problem.sizes)},
             scratch=str(scratch.resolve()),
-            **more,
         )
 
     def its_problem(self) -> Problem:
@@ -76,6 +83,9 @@ class LaneClient(Protocol):
     A lane does several jobs at once, for the CPU's part of one goes on while another holds the GPU.
     """
 
+    placed: Future[None]
+    """Done once it has a place to be in; on a cluster it may wait for one, and then it gets no
+    jobs."""
     facts: Future[LaneFacts]
     """Raises what kept it from beginning: a BeamsearchError of its own, or LaneDied."""
 

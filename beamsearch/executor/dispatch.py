@@ -11,6 +11,7 @@ from beamsearch.records.job import (
     CompareJob,
     Comparison,
     CompileJob,
+    FloorJob,
     Job,
     JudgeJob,
     Judgement,
@@ -24,7 +25,7 @@ from beamsearch.records.verdict import Outcome, Stage, Verdict
 BASELINES_WORK = 8.0
 """A comparison with the reference as PyTorch compiles it, in judgements: it may take minutes."""
 COMPILE_WORK = 4.0
-SWEEP_WORK = 2.0
+SWEEP_WORK = FLOOR_WORK = 2.0
 MOVED_JUDGEMENT = 2.0
 """How much more the lane that has a kernel compiled must have to do than another, for the kernel to
 be compiled there anew: that takes a second or two, and a judgement as long."""
@@ -58,6 +59,8 @@ def work_of(job: Job[Any]) -> float:
         return COMPILE_WORK
     if isinstance(job, SweepJob):
         return SWEEP_WORK
+    if isinstance(job, FloorJob):
+        return FLOOR_WORK
     subjects = subjects_of(job)
     return BASELINES_WORK if _has_reference(subjects) else float(len(subjects))
 

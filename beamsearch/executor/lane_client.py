@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from beamsearch.errors import Stopped
-from beamsearch.executor.client import LaneDied, LaneFacts, LaneSpec
+from beamsearch.executor.asked import JOB_S, SILENT_S, Asked
+from beamsearch.executor.client import LaneDied, LaneSpec
 from beamsearch.executor.messages import ANSWERS, Answer, Request
 from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 from beamsearch.records.job import Job, Subject
 from beamsearch.records.record import R
 from beamsearch.records.usage import LaneUse
 
-SILENT_S = 120.0
-"""A lane says each second that it is there. One that is silent so long is stuck: swapping, or a
-call that holds Python, takes less."""
-JOB_S = 1800.0
-"""A lane that has jobs and ends none in so long hangs: whatever a job does has deadlines, which
-come to minutes; the rest is for a GPU that other processes hold."""
 CLOSE_S = 10.0
 """What a lane may take to end by itself."""
 _WATCH_S = 0.2
-Result = TypeVar("Result")
 
 
 class LaneProcess:
     """Starts a lane's process, and speaks with it. Implements `LaneClient`."""
 
     def __init__(self, spec: LaneSpec, *, silent_s: float = SILENT_S, job_s: float = JOB_S) -> None:
-        self.facts: Future[LaneFacts] = Future()
+        self._asked = Asked(silent_s, job_s)
+        self.facts = self._asked.facts
+        self.placed = _here()
         self._name = spec.name
-        self._limits = silent_s, job_s
-        self._lock = threading.Lock()
         self._writing = threading.Lock()
         """Apart, for a lane that hangs reads no more, and then who writes to it waits."""
-        self._waiting: dict[int, tuple[type[Any] | None, Future[Any]]] = {}
-        self._number = 0
-        self._use = LaneUse()
-        self._heard = self._answered = time.monotonic()
         self._reason = ""
         self._closing = False
         self._hung = False
@@ -88,7 +77,7 @@ class LaneProcess:
 
     def use(self) -> LaneUse:
         """What it was used for, as it last said."""
-        return self._use
+        return self._asked.use
 
     def close(self) -> None:
         """End it and all that it started."""
@@ -101,14 +90,8 @@ class LaneProcess:
             self.process.wait()
         self._lost()
 
-    def _ask(self, request: Any, kind: type[Any] | None) -> Future[Any]:
-        asked: Future[Any] = Future()
-        with self._lock:
-            self._number += 1
-            number = self._number
-            if not self._waiting:
-                self._answered = time.monotonic()
-            self._waiting[number] = kind, asked
+    def _ask(self, request: Callable[[int], Request], kind: type[Any] | None) -> Future[Any]:
+        number, asked = self._asked.add(kind)
         if not self._send(request(number).model_dump_json()):
             self._lost()
         return asked
@@ -143,47 +126,18 @@ class LaneProcess:
             if not text.endswith("\n"):
                 break  # it was killed as it spoke
             said = Answer.model_validate_json(text)
-            self._heard, self._use = time.monotonic(), said.use
-            if said.number is not None:
-                self._hand_out(said.number, said)
-                continue
-            with self._lock:
-                if self.facts.done():
-                    continue
-                if said.facts is not None:
-                    self.facts.set_result(said.facts)
-                elif said.error is not None:
-                    self._reason = said.error
-                    self.facts.set_exception(said.raised())
+            if said.number is None and said.error is not None:
+                self._reason = said.error
+            self._asked.heard(said)
         self.process.wait()
         self._lost()
 
-    def _hand_out(self, number: int, said: Answer) -> None:
-        with self._lock:
-            self._answered = time.monotonic()
-            kind, asked = self._waiting.pop(number, (None, None))
-        if asked is None:
-            return
-        if said.error is not None:
-            asked.set_exception(said.raised())
-        elif kind is None:
-            asked.set_result(said.record)
-        else:
-            asked.set_result(kind.model_validate_json(json.dumps(said.record)))
-
     def _watch(self) -> None:
         """End a lane that does not answer."""
-        silent_s, job_s = self._limits
         while self.alive:
             time.sleep(_WATCH_S)
-            now = time.monotonic()
-            with self._lock:
-                is_busy = bool(self._waiting)
-            if now - self._heard > silent_s:
-                told = f"it was silent for {silent_s:.0f} s"
-            elif is_busy and now - self._answered > job_s:
-                told = f"it ended no job in {job_s:.0f} s"
-            else:
+            told = self._asked.reason_to_give_up()
+            if told is None:
                 continue
             if self._closing:
                 return
@@ -197,18 +151,19 @@ class LaneProcess:
         if not self._reason:
             last = _last_line(self._log)
             self._reason = f"it ended ({_ending(code)})" + (f": {last}" if last else "")
-        with self._lock:
-            left = [asked for _, asked in self._waiting.values()]
-            self._waiting.clear()
-            if not self.facts.done():
-                self.facts.set_exception(self._what_to_raise())
-        for asked in left:
-            asked.set_exception(self._what_to_raise())
+        self._asked.lost(self._what_to_raise)
 
     def _what_to_raise(self) -> Exception:
         if self._closing:
             return Stopped("the executor is closed")
         return LaneDied(f"{self._name}: {self._reason}", hung=self._hung)
+
+
+def _here() -> Future[None]:
+    """A place that is there at once."""
+    place: Future[None] = Future()
+    place.set_result(None)
+    return place
 
 
 def _environment(gpu_uuid: str | None) -> dict[str, str]:

@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from beamsearch.errors import BeamsearchError
-from beamsearch.executor.client import LaneFacts, LaneSpec
+from beamsearch.executor.client import LaneSpec
+from beamsearch.executor.lane_server import AT_ONCE, LaneServer
 from beamsearch.executor.messages import Answer, Request, kind_of_error
 
 if TYPE_CHECKING:
-    from beamsearch.executor.local import LocalExecutor
     from beamsearch.gpu.usage import Usage
 
 BEAT_S = 1.0
 """How often it says that it is there."""
-AT_ONCE = 64
-"""Jobs at once; those above wait here. A run gives it about as many as it has workers."""
 END_S = 20.0
 """What closing may take after the input ended; then the process is gone in any case."""
 
@@ -53,27 +46,6 @@ class Line:
                 os._exit(1)
 
 
-def open_executor(spec: LaneSpec, usage: Usage) -> LocalExecutor:
-    """The executor of a lane; its GPU is the only one that this process sees. Raises
-    BeamsearchError."""
-    from beamsearch.executor.local import LocalExecutor
-    from beamsearch.gpu.machine import find_machine, modelled
-
-    machine = modelled(spec.target) if spec.gpu_uuid is None else find_machine(0)
-    if machine.uuid != spec.gpu_uuid:
-        raise BeamsearchError(f"the GPU {spec.gpu_uuid} is not there (any more)")
-    return LocalExecutor(
-        spec.its_problem(),
-        machine=machine,
-        scratch=Path(spec.scratch),
-        seed=spec.seed,
-        profiler=spec.profiler,
-        strict_nan=spec.strict_nan,
-        usage=usage,
-        shared_by=spec.shared_by,
-    )
-
-
 def serve(requests: IO[str], answers: IO[str]) -> None:
     """Answer requests until there are no more."""
     from beamsearch.gpu.usage import Usage
@@ -84,74 +56,26 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
     line = Line(answers, usage)
     threading.Thread(target=_beat, args=(line,), daemon=True).start()
     try:
-        executor = open_executor(spec, usage)
+        lane = LaneServer(spec, usage)
     except BeamsearchError as error:
         line.say(Answer(error=str(error), error_kind=kind_of_error(error)))
         return
-    line.say(Answer(facts=LaneFacts(gpu=executor.gpu, visit=executor.visit)))
-    idle = _Idle(usage)
+    line.say(Answer(facts=lane.facts))
     pool = ThreadPoolExecutor(AT_ONCE)
     for text in requests:
         request = Request.model_validate_json(text)
         if request.op == "prepare":
-            executor.prepare(request.subjects)
+            lane.answer(request)
         else:
-            idle.begins()
-            pool.submit(_answer, executor, line, idle, request)
+            lane.begins(request)
+            pool.submit(_answer, lane, line, request)
     _end_soon()
     pool.shutdown(wait=False, cancel_futures=True)
-    executor.close()
+    lane.close()
 
 
-class _Idle:
-    """Books what this lane has no job in as waiting for one."""
-
-    def __init__(self, usage: Usage) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-        self._waiting = ExitStack()
-        self._enter = partial(usage.waiting, "a job")
-        self._waiting.enter_context(self._enter())
-
-    def begins(self) -> None:
-        """One job more."""
-        with self._lock:
-            self._count += 1
-            self._waiting.close()
-
-    def ended(self) -> None:
-        """One job less."""
-        with self._lock:
-            self._count -= 1
-            if not self._count:
-                self._waiting.enter_context(self._enter())
-
-
-def _answer(executor: LocalExecutor, line: Line, idle: _Idle, request: Request) -> None:
-    said = _done(executor, request)
-    idle.ended()
-    line.say(said)
-
-
-def _done(executor: LocalExecutor, request: Request) -> Answer:
-    """The answer to a request. A GPU that failed takes the process with it: what it holds of CUDA
-    is lost."""
-    import torch
-
-    number = request.number
-    try:
-        if request.op == "isolation":
-            return Answer(number=number, record=executor.missing_isolation())
-        record: Any = executor.run(request.its_job())
-        return Answer(number=number, record=record.model_dump(mode="json"))
-    except BeamsearchError as error:
-        return Answer(number=number, error=str(error), error_kind=kind_of_error(error))
-    except torch.AcceleratorError:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
-    except Exception:  # noqa: BLE001 - a fault of the program, raised where the job came from
-        return Answer(number=number, error=traceback.format_exc())
+def _answer(lane: LaneServer, line: Line, request: Request) -> None:
+    line.say(lane.answer(request))
 
 
 def _beat(line: Line) -> None:

@@ -31,6 +31,9 @@ STRIKES = 2
 """Lanes that may die of a job before that is its answer; the second time it ran alone."""
 STARTS = 3
 """Tries to begin a lane that dies as it begins: out of memory, or killed from outside."""
+LEFT = 3
+"""Machines that may leave under a job, each with a lane, before that counts as the job's doing: of
+machines that are lent, one may go at any time."""
 UNREADY = 4
 """Times a lane that a job may meet lanes that die ahead of it."""
 PROMISED = 16
@@ -80,13 +83,16 @@ class Lanes:
         measures: bool,
         usage: Usage,
         tell: Callable[[str], None] = lambda note: None,
+        at_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`open_lane` begins one, and returns at once. `tell` takes what people should know."""
+        """`open_lane` begins one, and returns at once. `tell` takes what people should know.
+        `at_end` is called when all lanes are closed."""
         self.gpu = gpu
         self.measures = measures
         self.usage = usage
         self._open_lane = open_lane
         self._tell = tell
+        self._at_end = at_end
         self._changed = threading.Condition()
         self._homes: dict[str | None, int] = {}
         self._promised: OrderedDict[str | None, int] = OrderedDict()
@@ -101,7 +107,7 @@ class Lanes:
         """The job's record. Raises BeamsearchError."""
         deaths: list[LaneDied] = []
         died_on: list[int] = []
-        unready = 0
+        unready = left = 0
         while len(deaths) < STRIKES:
             alone = bool(deaths)
             number = self._admitted(job, died_on, alone=alone)
@@ -118,8 +124,11 @@ class Lanes:
             except LaneDied as death:
                 if unready > UNREADY * len(self._slots):
                     raise
-                deaths.append(death)
-                died_on.append(number)
+                if death.left and left < LEFT:
+                    left += 1
+                else:
+                    deaths.append(death)
+                    died_on.append(number)
                 with suppress(BeamsearchError):  # whoever needs the lane meets it
                     self._client(number)
             finally:
@@ -130,7 +139,8 @@ class Lanes:
         """Begin what the CPU has to do for each, on the lane that will get its job."""
         for subject in subjects:
             with self._changed:
-                number = lane_to_prepare(subject, self._loads(), self._homes)
+                placed = any(map(_is_placed, self._slots))
+                number = lane_to_prepare(subject, self._loads(unplaced=not placed), self._homes)
                 if number is None:
                     continue
                 if subject.kind == "kernel":
@@ -178,6 +188,7 @@ class Lanes:
             end.start()
         for end in ends:
             end.join()
+        self._at_end()
 
     def _admitted(self, job: Job[Any] | None, died: Collection[int], *, alone: bool) -> int:
         """A lane that takes this job now; `alone`: with no other. Waits for one. Raises Stopped
@@ -185,6 +196,7 @@ class Lanes:
         with self._changed:
             while True:
                 self._check_open()
+                self._begin_again()
                 loads = self._loads()
                 if alone:
                     number = lane_alone(loads, died)
@@ -225,13 +237,20 @@ class Lanes:
                 slot.kept = False
             self._changed.notify_all()
 
-    def _loads(self) -> list[Load]:
+    def _begin_again(self) -> None:
+        """Begin lanes that died: one that gets a place only later holds no job up meanwhile."""
+        for number, slot in enumerate(self._slots):
+            if slot.gone is None and slot.client is not None and not slot.client.alive:
+                self._client(number)
+
+    def _loads(self, *, unplaced: bool = False) -> list[Load]:
+        """What each lane has to do; `unplaced`: also one that has no place yet counts as open."""
         promised = list(self._promised.values())
         return [
             Load(
                 work=sum(work_of(job) for job in slot.jobs),
                 promised=promised.count(number),
-                is_closed=slot.kept or slot.gone is not None,
+                is_closed=slot.kept or slot.gone is not None or not (unplaced or _is_placed(slot)),
             )
             for number, slot in enumerate(self._slots)
         ]
@@ -249,18 +268,25 @@ class Lanes:
                     self._tell(f"{slot.spec.name} died and is begun again; its jobs run once more")
                 slot.client = self._open_lane(slot.spec)
                 slot.starts += 1
+                slot.client.placed.add_done_callback(self._placed)
             return slot.client
+
+    def _placed(self, _: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _ready(self, number: int) -> tuple[LaneClient, LaneFacts]:
         """The lane in a place once it takes jobs. Raises LaneDied where it does not begin: then it
         is tried again, or given up, and others go on."""
         client = self._client(number)
         slot = self._slots[number]
+        if not client.placed.done():
+            raise LaneDied(f"{slot.spec.name} waits for a place")
         try:
             facts = client.facts.result()
         except LaneDied as death:
             with self._changed:
-                if slot.starts >= STARTS:
+                if slot.starts >= STARTS and not death.left:
                     self._give_up(slot, death)
             raise
         except Stopped:
@@ -303,3 +329,7 @@ class Lanes:
                 else slot.used_before
                 for slot in self._slots
             }
+
+
+def _is_placed(slot: _Slot) -> bool:
+    return slot.client is not None and slot.client.placed.done()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel
 
+from beamsearch.baselines.floor import beaten_floor, measure_floor
 from beamsearch.baselines.inductor.capture import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.gpu.usage import Usage
@@ -19,6 +20,7 @@ from beamsearch.problem.problem import Problem
 from beamsearch.records.job import (
     CompareJob,
     CompileJob,
+    FloorJob,
     Job,
     JudgeJob,
     ProfileJob,
@@ -52,8 +54,10 @@ class LocalExecutor:
         strict_nan: bool = False,
         usage: Usage | None = None,
         shared_by: int = 1,
+        hidden: Sequence[str] = (),
     ) -> None:
-        """`shared_by`: executors that share this machine's cores."""
+        """`shared_by`: executors that share this machine's cores. `hidden`: folders that
+        candidates are not to see, where this machine does."""
         self.usage = usage or Usage()
         self.measures = machine.measures
         self.gpu = machine.gpu.name
@@ -65,7 +69,7 @@ class LocalExecutor:
             scratch.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"cannot write in {scratch}: {error}") from error
-        self._servers = ForkServers(scratch, interpreter=not machine.measures)
+        self._servers = ForkServers(scratch, interpreter=not machine.measures, hidden=hidden)
         self._servers.start()
         self._measuring: MeasuringJudge | None = None
         self.visit: str | None = None
@@ -109,6 +113,14 @@ class LocalExecutor:
             return self._judge.profile(job.subject, full=job.full)
         if isinstance(job, SweepJob):
             return self._judge.sweep(job.subjects)
+        if isinstance(job, FloorJob):
+            if job.known is None or job.time is None:
+                return measure_floor(self._problem, self._machine, self.usage)
+            return beaten_floor(self._problem, job.known, job.time, self._machine)
+        return self._measured(job)
+
+    def _measured(self, job: Job[Any]) -> BaseModel:
+        """A job that times something."""
         if self._measuring is None:
             raise BeamsearchError("timing needs an NVIDIA GPU; there is none here")
         if isinstance(job, CompileJob):

@@ -15,6 +15,7 @@ from beamsearch.records.job import (
     CompareJob,
     Comparison,
     CompileJob,
+    FloorJob,
     Job,
     JudgeJob,
     Judgement,
@@ -25,7 +26,7 @@ from beamsearch.records.job import (
 )
 from beamsearch.records.record import Record
 from beamsearch.records.usage import LaneUse
-from kernel_profiling.profile import Profile
+from kernel_profiling.profile import Floor, Profile
 
 ANSWERS: dict[type[Job[Any]], type[BaseModel]] = {
     JudgeJob: Judgement,
@@ -33,6 +34,7 @@ ANSWERS: dict[type[Job[Any]], type[BaseModel]] = {
     ProfileJob: Profile,
     CompileJob: Compilation,
     SweepJob: Sweep,
+    FloorJob: Floor,
 }
 """Kind of job -> kind of the record that answers it."""
 _KINDS = {kind.__name__: kind for kind in ANSWERS}

@@ -26,16 +26,20 @@ class Machine:
     """Its facts."""
     device: int | None
     """CUDA's number of it; None where it is not here."""
+    elsewhere: str | None = None
+    """What the driver calls it, where it is in another machine, of a cluster."""
 
     @property
     def measures(self) -> bool:
         """Whether times are measured; else they are modelled."""
-        return self.device is not None
+        return self.device is not None or self.elsewhere is not None
 
     @property
     def name(self) -> str:
         """As the driver names it, or the target."""
-        return self.gpu.name if self.device is None else devices()[self.device].name
+        if self.device is None:
+            return self.elsewhere or self.gpu.name
+        return devices()[self.device].name
 
     @property
     def uuid(self) -> str | None:

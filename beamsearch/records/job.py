@@ -6,7 +6,7 @@ from beamsearch.records.captured import Compilation
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import R, Record
 from beamsearch.records.verdict import Verdict
-from kernel_profiling.profile import Profile
+from kernel_profiling.profile import Floor, Profile
 
 Baseline = Literal["eager", "compile", "max_autotune"]
 
@@ -82,6 +82,15 @@ class Sweep(Record):
     failed: dict[str, str] = {}
     """Subject without a time -> why."""
     modelled: bool = False
+
+
+class FloorJob(Job[Floor]):
+    """Work out the problem's floor, with the rates that are measured on this GPU."""
+
+    known: Floor | None = None
+    """The floor so far, to be held against `time`; worked out anew where there is none."""
+    time: Measurement | None = None
+    """Of a right kernel, or of the reference, which no floor is above."""
 
 
 class SweepJob(Job[Sweep]):

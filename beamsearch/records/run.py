@@ -12,6 +12,28 @@ from beamsearch.settings import Settings
 from kernel_profiling.profile import Floor
 
 
+class Node(Record):
+    """A machine of a cluster, as it says of itself. `None` where there is none."""
+
+    address: str = ""
+    id: str = ""
+    """Ray's; several nodes may share an address."""
+    lanes: int = 0
+    """GPUs that it offers; without any, lanes that its cores are for."""
+    gpu: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    torch: str = ""
+    triton: str = ""
+    ncu: str | None = None
+    python: str = ""
+    beamsearch: str = ""
+    lacks: list[str] = []
+    """What it has not, in words, where that was looked at."""
+    left_out: str = ""
+    """Why nothing is done there; empty where it may be."""
+
+
 class Environment(Record):
     """The machine and the versions. `None` where there is none."""
 
@@ -19,6 +41,8 @@ class Environment(Record):
     gpu_uuid: str | None
     gpus: list[str] = []
     """UUIDs of all that the run was on: several at once, or one after another as it was resumed."""
+    nodes: list[Node] = []
+    """Of a cluster, all that the run met, also those that it did not use."""
     driver: str | None
     cuda: str | None
     torch: str

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beamsearch.baselines.floor import beaten_floor
+from beamsearch.executor.executor import Executor
 from beamsearch.gpu.machine import Machine
 from beamsearch.problem.problem import Problem
+from beamsearch.records.job import FloorJob
 from beamsearch.run.progress import Progress
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ class KnownFloor:
 
     problem: Problem
     machine: Machine
+    executor: Executor
     progress: Progress
     observer: Observer
 
@@ -32,7 +35,10 @@ class KnownFloor:
         floor = self.progress.record.floor
         if floor is None or time is None:
             return floor
-        corrected = beaten_floor(self.problem, floor, time, self.machine)
+        if self.machine.elsewhere is None:
+            corrected = beaten_floor(self.problem, floor, time, self.machine)
+        else:
+            corrected = self.executor.run(FloorJob(known=floor, time=time))
         if corrected != floor:
             self.progress.update(floor=corrected)
         if corrected.corrected not in ("", floor.corrected):

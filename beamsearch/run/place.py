@@ -2,10 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from beamsearch.errors import UsageError
+from beamsearch.gpu.machine import Machine, environment_of, find_machines, modelled
 from beamsearch.records.run import Environment
 from beamsearch.records.trace import Trace
 from beamsearch.search import MODELLED_NOISE
+from beamsearch.settings import Settings
+from kernel_profiling.gpus import Gpu, UnknownGpu, find_gpu
+
+if TYPE_CHECKING:
+    from beamsearch.executor.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run is done."""
+
+    machines: Sequence[Machine]
+    """The GPUs of this machine, or one that stands for those of the cluster."""
+    environment: Environment
+    cluster: Cluster | None = None
+
+
+def find_place(settings: Settings, trace: Trace | None = None) -> Place:
+    """What the settings say; on a cluster, machines like those of the run that is there. Raises
+    UsageError."""
+    if settings.ray is None:
+        machines = find_machines(settings.device, settings.gpus, settings.target)
+        return Place(machines, environment_of(machines))
+
+    from beamsearch.executor.cluster import Cluster, best_kind, environment_like
+
+    begun = trace is not None and trace.run_file.is_file()
+    there = trace.run_record().environment if trace is not None and begun else None
+    cluster = Cluster.at(settings.ray)
+    try:
+        best = best_kind(cluster.nodes, there.gpu if there is not None else None)
+        if there is not None and there.gpu is not None and best is None:
+            kinds = sorted({node.gpu for node in cluster.nodes if node.gpu is not None})
+            raise UsageError(
+                f"this run's times are measured on {there.gpu}, and the cluster has "
+                f"{', '.join(kinds) or 'no GPU'}; go on with it where there is one of that kind"
+            )
+        machine = modelled(settings.target)
+        if best is not None and (there is None or there.gpu is not None):
+            assert best.gpu is not None
+            machine = Machine(_part(best.gpu), None, elsewhere=best.gpu)
+        else:
+            best = None
+        environment = environment_like(best, settings.target)
+        nodes = cluster.serve(environment)
+        return Place((machine,), environment.with_values(nodes=nodes), cluster)
+    except UsageError:
+        cluster.close()
+        raise
+
+
+def _part(gpu: str) -> Gpu:
+    try:
+        return find_gpu(gpu)
+    except UnknownGpu as error:
+        raise UsageError(f"--ray: {error}; run it on its machine, without --ray") from error
 
 
 def check_place(trace: Trace, environment: Environment) -> None:
@@ -26,8 +87,10 @@ def check_place(trace: Trace, environment: Environment) -> None:
 
 
 def with_gpus(there: Environment, here: Environment) -> Environment:
-    """What a run was begun with, and every GPU that it was on, those of now too."""
-    return there.with_values(gpus=list(dict.fromkeys([*there.gpus, *here.gpus])))
+    """What a run was begun with, and every GPU and node that it was on, those of now too."""
+    nodes = {node.id: node for node in (*there.nodes, *here.nodes)}
+    gpus = list(dict.fromkeys([*there.gpus, *here.gpus]))
+    return there.with_values(gpus=gpus, nodes=list(nodes.values()))
 
 
 def notes_on(environment: Environment) -> list[str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from beamsearch.gpu.usage import Usage
 from beamsearch.llm.costs import save_ledger
 from beamsearch.records.ratios import comparable_times
-from beamsearch.records.run import RunRecord
+from beamsearch.records.run import Node, RunRecord
 from beamsearch.records.trace import Trace, write_record, write_text
 from beamsearch.records.usage import LaneUse
+from beamsearch.run.place import with_gpus
 from beamsearch.run.results import results_tsv, summarise, totals
 
 
@@ -21,6 +23,7 @@ class Progress:
         goes; what earlier ones took is in the record."""
         self.trace = trace
         self.record = record
+        self._lock = threading.Lock()
         self._before = record.totals.seconds
         self._started = started
         self._usage = usage
@@ -38,8 +41,16 @@ class Progress:
         return limit is not None and self.seconds >= limit
 
     def update(self, **fields: object) -> None:
-        """Change the record, to be written with the next `save`."""
-        self.record = self.record.with_values(**fields)
+        """Change the record, to be written with the next `save`; thread-safe."""
+        with self._lock:
+            self.record = self.record.with_values(**fields)
+
+    def met(self, node: Node, gpu: str | None) -> None:
+        """A lane began on a node of a cluster, with this GPU. Thread-safe."""
+        with self._lock:
+            there = self.record.environment
+            now = there.with_values(nodes=[node], gpus=[gpu] if gpu else [])
+            self.record = self.record.with_values(environment=with_gpus(there, now))
 
     def save(self, **fields: object) -> RunRecord:
         """Write the record, with what the rounds came to so far."""

@@ -15,7 +15,7 @@ from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
 from beamsearch.records.baselines import Baselines, baseline_subjects
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import JudgeJob, Subject
+from beamsearch.records.job import FloorJob, JudgeJob, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
@@ -144,7 +144,10 @@ class FirstRound:
 
     def _measure_floor(self) -> None:
         if self.progress.record.floor is None:
-            floor = measure_floor(self.problem, self.machine, self.executor.usage)
+            if self.machine.elsewhere is None:
+                floor = measure_floor(self.problem, self.machine, self.executor.usage)
+            else:
+                floor = self.executor.run(FloorJob())
             self.progress.update(floor=floor)
 
     def _anchor(self, time: Measurement) -> None:

@@ -16,7 +16,6 @@ from beamsearch.errors import BeamsearchError, EndpointError, Stopped, UsageErro
 from beamsearch.executor.choice import open_executor
 from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.gpu.gauges import gpu_warnings
-from beamsearch.gpu.machine import environment_of, find_machines
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.sandbox.isolation import missing_in_words
 from beamsearch.llm.costs import keep_prices, other_prompts
@@ -41,7 +40,7 @@ from beamsearch.run.first_kernels import NEXT
 from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.lock import folder_lock, stop_on_signal
 from beamsearch.run.memory.earlier_runs import learn
-from beamsearch.run.place import check_place, notes_on, with_gpus
+from beamsearch.run.place import check_place, find_place, notes_on, with_gpus
 from beamsearch.run.progress import Progress
 from beamsearch.run.results import clear_scratch
 from beamsearch.run.round import Rounds
@@ -199,9 +198,9 @@ class _Run:
         """From wherever it is to the end; `check` is called first of all that needs the folder
         locked."""
         settings = self.settings
-        self.machines = find_machines(settings.device, settings.gpus, settings.target)
-        self.machine = self.machines[0]
-        environment = environment_of(self.machines)
+        self.place = find_place(settings, self.trace)
+        self.machine = self.place.machines[0]
+        environment = self.place.environment
         mailbox = make_mailbox(self.trace, self.settings)
         proposer = make_proposer(self.settings, dict(os.environ), self.trace, mailbox)
         if not (self.source or proposer.reads_prompts or self.machine.measures):
@@ -267,7 +266,7 @@ class _Run:
         )
         source = self.source or first.find_kernel(card, proposer, mailbox)
         first.run(source)
-        floor = KnownFloor(self.problem, self.machine, self.progress, self.observer)
+        floor = KnownFloor(self.problem, self.machine, executor, self.progress, self.observer)
         baselines = None
         if executor.measures and not isinstance(executor, RemoteExecutor):
             baselines = BaselineTimes(
@@ -315,13 +314,16 @@ class _Run:
             return RemoteExecutor(there)
         return open_executor(
             self.problem,
-            self.machines,
+            self.place.machines,
             scratch=self.trace.scratch,
             seed=self._judge_seed(),
             profiler=self.settings.profiler,
             strict_nan=self.settings.strict_nan,
             usage=self.usage,
             tell=self.observer.note,
+            cluster=self.place.cluster,
+            lanes=self.settings.lanes,
+            met=self.progress.met,
         )
 
     def _judge_seed(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from beamsearch.gpu.machine import Machine, find_machines
+from beamsearch.run.place import find_place
 from beamsearch.settings import Settings
 from beamsearch.suite.budget import Used
 
@@ -21,6 +22,8 @@ class Place:
     kind: str = ""
     """What the driver calls it."""
     number: int | None = None
+    lanes: int = 0
+    """Lanes on a cluster, on whichever of its GPUs; none where this is a GPU of this machine."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Places:
 def find_places(settings: Settings, at_once: int | None) -> tuple[Places, Machine]:
     """What the settings give, and a GPU of it. Raises UsageError for GPUs that are not there, and
     for those of several kinds where they are not asked for as `mixed`."""
+    if settings.ray is not None:
+        return _on_cluster(settings, at_once)
     asked = settings.gpus
     machines = find_machines(settings.device, asked, settings.target, mixed=asked == "mixed")
     if asked is None:
@@ -66,6 +71,19 @@ def find_places(settings: Settings, at_once: int | None) -> tuple[Places, Machin
     places = tuple(Place(m.uuid or "", m.name, m.device) for m in machines)
     each = RUNS_A_GPU if at_once is None else -(-at_once // len(places))
     return Places(places, each), machines[0]
+
+
+def _on_cluster(settings: Settings, at_once: int | None) -> tuple[Places, Machine]:
+    """As many places as runs, which share the lanes; by default one for each lane. Runs above wait
+    for a lane: that is Ray's."""
+    there = find_place(settings)
+    assert there.cluster is not None
+    count = settings.lanes or there.cluster.count()
+    there.cluster.close()
+    runs = at_once or count
+    kind = there.environment.gpu or ""
+    places = [Place("", kind, number, max(1, count // runs)) for number in range(runs)]
+    return Places(tuple(places)), there.machines[0]
 
 
 def in_turn(waiting: Sequence[int], used: Sequence[Used]) -> list[int]:

@@ -224,6 +224,8 @@ class _Runs:
             # It sees no other GPUs than these.
             where = {"device": None, "gpus": "all" if len(places) > 1 else None}
             settings = settings.model_copy(update=where)
+        elif places[0].lanes:
+            settings = settings.model_copy(update={"lanes": sum(p.lanes for p in places)})
         self._note(number, state="running", reason=None)
         self.watcher.begins(number + 1, len(self.used), entry, settings, places)
         beside = [n for n, other in self.going.items() if set(other.places) & set(places)]

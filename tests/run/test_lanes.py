@@ -13,6 +13,7 @@ from beamsearch.executor.dispatch import subjects_of
 from beamsearch.gpu.machine import modelled
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.trace import Trace
+from beamsearch.run import place
 from beamsearch.run import run as runner
 from beamsearch.settings import Settings
 from tests import ROOT
@@ -34,7 +35,7 @@ def ran(folder, lanes, monkeypatch, disturb=None):
         return executor
 
     with monkeypatch.context() as patched:
-        patched.setattr(runner, "find_machines", lambda *_: (modelled(),) * lanes)
+        patched.setattr(place, "find_machines", lambda *_: (modelled(),) * lanes)
         patched.setattr(runner, "open_executor", open_executor)
         log = io.StringIO()
         record = runner.run(

@@ -60,9 +60,7 @@ def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
     program = shutil.which("bwrap")
     if os.geteuid() == 0 or program is None:
         return []
-    empty = [
-        word for folder in hidden if Path(folder) in scratch.parents for word in ("--tmpfs", folder)
-    ]
+    empty = [word for folder in hidden if Path(folder).is_dir() for word in ("--tmpfs", folder)]
     command = [
         *(program, "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"),
         *("--tmpfs", SHM, *empty, "--bind", str(scratch), str(scratch)),
@@ -207,7 +205,12 @@ def _empty(needed: list[str], hidden: list[str]) -> None:
                 inside = behind.setdefault(parent, {})
                 if place not in inside:
                     inside[place] = os.open(place, os.O_PATH)
+    for folder in map(Path, hidden):
+        if folder.is_dir():
+            behind.setdefault(folder, {})
     for folder, places in sorted(behind.items()):
+        if not (places or folder.is_dir()):
+            continue  # it was in another one
         _mount("tmpfs", str(folder), "tmpfs", _NOSUID | _NODEV, "size=1m,mode=755")
         for place, handle in sorted(places.items()):
             place.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -63,12 +63,13 @@ class ForkServers:
     one runs. Thread-safe.
     """
 
-    def __init__(self, scratch: Path, *, interpreter: bool) -> None:
+    def __init__(self, scratch: Path, *, interpreter: bool, hidden: Sequence[str] = ()) -> None:
+        """`hidden`: folders that candidates are not to see, where this machine does."""
         self._scratch = scratch
         self._log = scratch / "server.log"
         # The folder around the scratch folder, where that is a run's, has the run's seed in it.
         runs = [folder for folder in (scratch, *scratch.parents) if folder.name == ".scratch"]
-        around = [str(folder.parent) for folder in runs]
+        around = [*(str(folder.parent) for folder in runs), *hidden]
         self._hidden = [str(scratch), *around]
         self._wrapping = isolation.bubblewrap(scratch, around)
         self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)

@@ -103,6 +103,21 @@ def test_only_its_own_folder_can_be_written(plan: Plan, tmp_path: Path) -> None:
 
 
 @root
+def test_it_does_not_see_the_run_that_its_lane_has_no_folder_in(plan: Plan, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / ".scratch").mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    hidden = [*plan.hidden, str(run), str(tmp_path / "of another machine")]
+    there = Plan(plan.own, plan.needed, hidden, plan.uid, plan.standing)
+    missing, seen = inside(
+        there, lambda: [[p.name for p in run.iterdir()], can_write(plan.own[0], run)]
+    )
+    assert missing == dict.fromkeys(NAMES, "")
+    assert seen == [[], [True, False]]
+    assert (run / "run.json").is_file()
+
+
+@root
 def test_it_sees_neither_processes_nor_other_candidates(plan: Plan) -> None:
     def look() -> object:
         processes = [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]

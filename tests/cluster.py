@@ -1,0 +1,57 @@
+"""A cluster of three nodes on this machine, of Ray's own processes."""
+
+import os
+import signal
+from contextlib import contextmanager
+from pathlib import Path
+
+STORE_BYTES = 80 << 20
+"""Memory for objects, of which there are next to none."""
+
+
+class Nodes:
+    """The first has the driver, and is not to be killed; the others come and go."""
+
+    def __init__(self, folder, cpus=1):
+        from ray.cluster_utils import Cluster
+
+        self.more = {"num_cpus": cpus, "num_gpus": 0, "object_store_memory": STORE_BYTES}
+        self.folder = folder
+        with elsewhere(folder):
+            self.cluster = Cluster(
+                initialize_head=True, head_node_args=self.more | {"include_dashboard": False}
+            )
+            self.others = [self.cluster.add_node(**self.more) for _ in range(2)]
+        self.address = self.cluster.address
+
+    def add(self):
+        """One more node."""
+        with elsewhere(self.folder):
+            self.others.append(self.cluster.add_node(**self.more))
+
+    def kill(self, node):
+        """End all processes of a node at once, as of a machine that loses power."""
+        for info in node.all_processes["raylet"]:
+            for pid in [info.process.pid, *children(info.process.pid)]:
+                os.kill(pid, signal.SIGKILL)
+        self.others.remove(node)
+
+    def close(self):
+        self.cluster.shutdown()
+
+
+def children(pid):
+    """Processes that one began, which still are there."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+@contextmanager
+def elsewhere(folder):
+    """Ray's processes begin in the current folder, and no other machine has that of the driver."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
