@@ -35,7 +35,8 @@ def open_executor(
     lanes: int | None = None,
     met: Met = lambda node, uuid: None,
 ) -> Executor:
-    """The executor over these GPUs of this machine, all of one kind; of one alone, this process.
+    """The executor over these GPUs of this machine, all of one kind; of the first alone, this
+    process, whose threads all mean it where they name no GPU.
     Where there is a cluster, it is over `lanes` of it, by default all that there is room for.
 
     `tell` takes what people should know of lanes that die, `met` the nodes that they begin on.
@@ -44,7 +45,7 @@ def open_executor(
     first = machines[0]
     if cluster is not None:
         machines = [first] * (lanes or cluster.count())
-    elif len(machines) == 1:
+    elif len(machines) == 1 and first.device in (None, 0):
         return LocalExecutor(
             problem,
             machine=first,
