@@ -54,7 +54,7 @@ def baselines_of(folder, executor, stop=None):
     )
     trace = Trace(folder)
     progress = Progress(trace, record, 0.0, Usage())
-    floor = KnownFloor(problem, machine, progress, observer=None)
+    floor = KnownFloor(problem, machine, executor, progress, observer=None)
     source = (PROBLEM / "input_kernel.py").read_text()
     times = BaselineTimes(trace, problem, machine, executor, source, floor, progress, stop)
     return times, progress
