@@ -264,12 +264,13 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
+        told = first["msg"].removeprefix("Value error, ")
         if not key:
-            raise UsageError(first["msg"].removeprefix("Value error, ")) from error
+            raise UsageError(told) from error
         if first["type"] == "extra_forbidden":
             known = ", ".join(Settings.model_fields)
             raise UsageError(f"unknown setting {key!r}; known: {known}") from error
-        raise UsageError(f"setting {key!r}: {first['msg']}") from error
+        raise UsageError(f"setting {key!r}: {told}") from error
     check_means_something(settings)
     if settings.overlap and settings.model_choice == "bandit":
         raise UsageError(
