@@ -3,10 +3,19 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from beamsearch.errors import BeamsearchError
 from beamsearch.gpu.usage import Usage
-from beamsearch.records.job import Job, Subject
+from beamsearch.records.job import Comparison, Job, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import R
+
+
+def timed_again(subject: Subject, comparison: Comparison) -> Measurement:
+    """The input kernel's time in another visit. Raises BeamsearchError where there is none."""
+    if subject.name not in comparison.measurements:
+        why = comparison.failed.get(subject.name)
+        raise BeamsearchError(f"the input kernel could not be timed again: {why}")
+    return comparison.measurements[subject.name]
 
 
 class Executor(Protocol):

@@ -20,6 +20,7 @@ from beamsearch.executor.dispatch import (
     verdict_on,
     work_of,
 )
+from beamsearch.executor.executor import timed_again
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.once import OncePerKey
 from beamsearch.records.job import CompareJob, Job, Subject
@@ -313,11 +314,7 @@ class Lanes:
 
         def take() -> None:
             job = CompareJob(subjects=[anchor.subject])
-            comparison = client.submit(job).result()
-            if anchor.subject.name not in comparison.measurements:
-                why = comparison.failed.get(anchor.subject.name)
-                raise BeamsearchError(f"the input kernel could not be timed again: {why}")
-            anchor.keep(comparison.measurements[anchor.subject.name])
+            anchor.keep(timed_again(anchor.subject, client.submit(job).result()))
 
         anchor.timed.get(visit, take)
 

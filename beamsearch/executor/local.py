@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from beamsearch.baselines.floor import beaten_floor, measure_floor
 from beamsearch.baselines.inductor.capture import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
+from beamsearch.executor.executor import timed_again
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
@@ -140,11 +141,7 @@ class LocalExecutor:
         """Time the input kernel in this visit, where that is not known. Raises BeamsearchError."""
         if self.visit is None or self.visit in known:
             return
-        comparison = self.run(CompareJob(subjects=[subject]))
-        if subject.name not in comparison.measurements:
-            why = comparison.failed.get(subject.name)
-            raise BeamsearchError(f"the input kernel could not be timed again: {why}")
-        keep(comparison.measurements[subject.name])
+        keep(timed_again(subject, self.run(CompareJob(subjects=[subject]))))
 
     def missing_isolation(self) -> dict[str, str]:
         """Parts of the isolation of candidates that the system refuses here, with the reasons."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from beamsearch.errors import Stopped, UsageError
 from beamsearch.proposer.factory import decided, make_proposer
@@ -220,12 +220,13 @@ class _Runs:
             self._note(number, reason=settings)
             self.watcher.ended(number + 1, len(self.used), self.suite.entries[number])
             return
+        where: dict[str, Any] = {}
         if places[0].uuid:
             # It sees no other GPUs than these.
             where = {"device": None, "gpus": "all" if len(places) > 1 else None}
-            settings = settings.model_copy(update=where)
         elif places[0].lanes:
-            settings = settings.model_copy(update={"lanes": sum(p.lanes for p in places)})
+            where = {"lanes": sum(place.lanes for place in places)}
+        settings = Settings.model_validate(settings.model_dump() | where)
         self._note(number, state="running", reason=None)
         self.watcher.begins(number + 1, len(self.used), entry, settings, places)
         beside = [n for n, other in self.going.items() if set(other.places) & set(places)]
