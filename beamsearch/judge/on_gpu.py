@@ -36,6 +36,7 @@ from beamsearch.judge.verification.own_python import Calls, OwnPython, tell_host
 from beamsearch.judge.verification.robustness import LAYOUTS, check_determinism, tell_layouts
 from beamsearch.judge.verification.stages import run_sets
 from beamsearch.problem.input_values import DISTRIBUTIONS
+from beamsearch.problem.instance import fitting
 from beamsearch.problem.memory import check_fits
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
@@ -82,6 +83,7 @@ class MeasuringJudge:
         self.device_name, self.gpu_uuid = self._visit.device_name, self._visit.gpu_uuid
         self.visit = self._visit.name
         self._problem = problem
+        self._too_large = f"{problem.name} does not fit on this GPU with its oracle in float32"
         self._gpu = gpu
         self._device = device
         self._scratch = scratch
@@ -196,21 +198,19 @@ class MeasuringJudge:
                 failed[name] = rejection.reason
         with self._python.opened(sources[n] for n in forms) as call, self._holding("comparing"):
             self._make_room()
-            try:
-                with self._visit.timed_inputs(self._true_sets()) as timed:
-                    for name, some in forms.items():
-                        try:
-                            chosen[name] = self._form(sources[name], some)
-                        except Rejected as rejection:
-                            failed[name] = rejection.reason
-                    left = [subject for subject in subjects if subject.name not in failed]
-                    opened = self._runners.opened, self._baseline_runner
-                    found = Comparer(self._visit, timed, *opened).run(left, chosen)
-            except torch.OutOfMemoryError as error:
-                raise ProblemError(
-                    f"{self._problem.name} does not fit on this GPU beside {len(subjects)} "
-                    f"subjects; compare fewer at once: {str(error).splitlines()[0]}"
-                ) from error
+            told = f"{self._problem.name} does not fit on this GPU beside {len(subjects)} subjects"
+            with (
+                fitting(f"{told}; compare fewer at once"),
+                self._visit.timed_inputs(self._true_sets()) as timed,
+            ):
+                for name, some in forms.items():
+                    try:
+                        chosen[name] = self._form(sources[name], some)
+                    except Rejected as rejection:
+                        failed[name] = rejection.reason
+                left = [subject for subject in subjects if subject.name not in failed]
+                opened = self._runners.opened, self._baseline_runner
+                found = Comparer(self._visit, timed, *opened).run(left, chosen)
             times, failed = dict(found.measurements), failed | found.failed
             for name in [name for name in chosen if name in times]:
                 # The kernels' own Python is called too: one that is wrong there has no time.
@@ -282,7 +282,8 @@ class MeasuringJudge:
             try:
                 yield
             finally:
-                self._true.mend()
+                with fitting(self._too_large):
+                    self._true.mend()
 
     def _make_room(self) -> None:
         """Where half of the memory is taken, give back what input sets take beyond one: each
@@ -343,13 +344,8 @@ class MeasuringJudge:
     def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:
         """Those a candidate of this key is run on; the first of them are everybody's. Raises
         ProblemError where they do not fit on the GPU."""
-        try:
+        with fitting(self._too_large):
             return self._true.draw(count, order_for(key, self._seed))
-        except torch.OutOfMemoryError as error:
-            raise ProblemError(
-                f"{self._problem.name} does not fit on this GPU with its oracle in float32: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
 
     def _measured(
         self,

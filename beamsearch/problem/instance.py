@@ -18,6 +18,7 @@ from beamsearch.problem.kernel import CallArguments, gradient_names
 from beamsearch.problem.outputs import outputs_of
 from beamsearch.problem.problem import Problem, load_module
 from beamsearch.settings import Precision
+from kernel_profiling.errors import one_line
 
 if TYPE_CHECKING:
     import torch
@@ -88,6 +89,19 @@ class Instance:
         return dict(zip(names, (gradient is not None for gradient in found), strict=True))
 
 
+@contextmanager
+def fitting(told: str) -> Iterator[None]:
+    """A ProblemError in place of PyTorch's own error of too little memory."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise ProblemError(
+            f"{told}: {one_line(str(error))}; free memory there, or give a smaller --scale"
+        ) from error
+
+
 def instantiate(
     problem: Problem,
     device: str = "cpu",
@@ -102,7 +116,10 @@ def instantiate(
     """
     draws, count = draws_of(problem), len(differentiable(problem))
     try:
-        model, inputs, init = _build(problem, device, seed, distribution, draws)
+        with fitting(f"{problem.path} does not fit into the memory of {device}"):
+            model, inputs, init = _build(problem, device, seed, distribution, draws)
+    except ProblemError:
+        raise
     except (Exception, SystemExit) as error:
         raise ProblemError(
             f"{problem.path} fails to build: {type(error).__name__}: {error}"

@@ -23,6 +23,7 @@ class InFlight:
         self.workers = [job for job in jobs if isinstance(job, Worker)]
         self.errors: list[tuple[Worker | PersonsKernels, BaseException]] = []
         """What ended those that did not come to their end."""
+        self._jobs = list(jobs)
         self._threads = [threading.Thread(target=self._run, args=(j,), daemon=True) for j in jobs]
         for thread in self._threads:
             thread.start()
@@ -36,6 +37,14 @@ class InFlight:
     @property
     def is_working(self) -> bool:
         return any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether every kernel of the round is, so that workers at most have to reflect."""
+        return all(
+            job.is_judged.is_set() if isinstance(job, Worker) else not thread.is_alive()
+            for job, thread in zip(self._jobs, self._threads, strict=True)
+        )
 
     def wait_a_moment(self) -> None:
         """Return soon, at once where all workers have ended."""

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from beamsearch.errors import NeverAnswered, NoAnswer, OutOfBudget, Stopped, Unanswered, Waiting
+from beamsearch.errors import (
+    BeamsearchError,
+    NeverAnswered,
+    NoAnswer,
+    OutOfBudget,
+    Stopped,
+    Unanswered,
+    Waiting,
+)
 from beamsearch.llm.batch_files import Mailbox
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import CompareJob, Comparison, Subject
 from beamsearch.records.packed import opened_run
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
-from beamsearch.records.trace import CANDIDATES, read_record, recorded, write_record
+from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
 from beamsearch.run.baseline_times import BaselineTimes
 from beamsearch.run.candidates import names_of
@@ -42,23 +50,19 @@ from beamsearch.run.results import (
     promote,
     round_results,
 )
+from beamsearch.run.settled import next_parents, settled
 from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import tunings
 from beamsearch.run.worker import Worker
 from beamsearch.search import (
-    MODELLED_NOISE,
     STRATEGIES,
     Limits,
     Plan,
     State,
     deal,
-    families,
-    is_win,
-    settle,
     stop_reason,
 )
 from beamsearch.search.difference import kernels_apart, plans_apart, spread
-from beamsearch.search.pairs import paired
 
 
 def hand_over(mailbox: Mailbox) -> Waiting:
@@ -166,7 +170,7 @@ class Rounds:
         self.ahead = None
         if overlap and not is_last and number < self.limits.rounds:
             self.ahead = self._begin(done, number + 1)
-        limit = self._work(now)
+        limit = self._work(done, now)
         if limit is None:
             self._close(done, now.plan)
         return limit
@@ -260,9 +264,9 @@ class Rounds:
             assignments=[there.get(a.worker, a) for a in plan.assignments]
         )
 
-    def _work(self, now: InFlight) -> str | None:
+    def _work(self, done: list[RoundRecord], now: InFlight) -> str | None:
         """Wait for a round's workers. Which limit was reached, if any; raises what one raised."""
-        out_of_time = False
+        out_of_time = looked = False
         give_up: float | None = None
         while now.is_working or (self.ahead and self.ahead.is_working and (give_up or now.errors)):
             (now if now.is_working or not self.ahead else self.ahead).wait_a_moment()
@@ -270,6 +274,9 @@ class Rounds:
             if (out_of_time or self.interrupted.is_set()) and give_up is None:
                 self.shared.stop.set()
                 give_up = time.monotonic() + STOP_GRACE_S
+            if now.is_judged and not looked and give_up is None:
+                looked = True
+                self._look_ahead(done, now.plan)
             if give_up is not None and time.monotonic() > give_up:
                 break  # what still waits for a model or a kernel is abandoned, to be done again
         self.interrupted.check()
@@ -277,6 +284,8 @@ class Rounds:
             self.baselines.end()
         if out_of_time and (now.errors or give_up):
             return "the time limit is reached"
+        if now.is_judged and not looked:
+            self._look_ahead(done, now.plan)
         return self._without_answers(now.workers, now.errors)
 
     def _without_answers(
@@ -307,27 +316,8 @@ class Rounds:
     def _close(self, done: list[RoundRecord], plan: Plan) -> None:
         """Confirm a win, keep the beam, profile the round's best, leave the round's files."""
         number = len(done)
-        folder = self.shared.trace.round(number)
-        candidates = [
-            read_record(path, Candidate)
-            for maker in (None, *(assignment.worker for assignment in plan.assignments))
-            for path in sorted(
-                self.shared.trace.worker(number, maker).glob(CANDIDATES),
-                key=lambda path: path.stem,  # a repair after what it repairs
-            )
-        ]
-        everyone = [c for record in done for c in record.candidates] + candidates
-        by_name = {c.name: c for c in everyone}
-        times = comparable_times(self.shared.trace, everyone)
-        standing = settle(
-            self.strategy,
-            [by_name[name] for name in done[-1].beam],
-            candidates,
-            by_name[done[-1].running_best],
-            times=times,
-            k=self.shared.settings.beam,
-            families=families(everyone, self.shared.source),
-            confirm=lambda best, before: self._confirm(number, best, before),
+        candidates, by_name, times, standing = settled(
+            self.shared, self.strategy, done, plan, self.interrupted
         )
         best = standing.best
         worker = best.worker if best is not None else 0
@@ -352,9 +342,23 @@ class Rounds:
             **self._differences(number, candidates),
         )
         round_results(self.shared.trace, record, by_name, times, self.shared.floor)
-        write_record(folder / "round.json", record)
+        write_record(self.shared.trace.round(number) / "round.json", record)
 
         self.shared.observer.round_ended(record, self.progress.save())
+
+    def _look_ahead(self, done: list[RoundRecord], plan: Plan) -> None:
+        """Confirm the best of a round and profile the parents of the next, which no reflection
+        changes: the lane does it while the model is asked, and a run through batch files needs the
+        GPU once a round. What goes wrong here is met where the round is closed."""
+        with suppress(BeamsearchError):
+            now = settled(self.shared, self.strategy, done, plan, self.interrupted)
+            if len(done) >= self.limits.rounds or self.shared.settings.llm.run is not None:
+                return  # no round comes, or its parents are the recorded ones
+            parents = next_parents(self.shared, self.strategy, len(done) + 1, now)
+            begin_profiles(self.shared, parents)
+            if self.mailbox is not None:  # it ends here, to go on where there may be no GPU
+                for candidate in parents:
+                    self.shared.profile(candidate)
 
     def _differences(self, number: int, candidates: list[Candidate]) -> dict[str, float | None]:
         """How different the round's plans are, and the kernels written for them."""
@@ -366,28 +370,3 @@ class Rounds:
             "plans_apart": spread(texts, plans_apart),
             "kernels_apart": spread([self.shared.source(c) for c in written], kernels_apart),
         }
-
-    def _confirm(self, number: int, best: Candidate, before: Candidate) -> bool:
-        """Whether the round's best, which seems faster, is: measured again beside the other; of
-        modelled times by more than the model's own error."""
-        if not self.shared.executor.measures:
-            assert best.measurement is not None and before.measurement is not None
-            return is_win(best.measurement.time_ms, before.measurement.time_ms, MODELLED_NOISE)
-        subjects = [Subject(name=c.name, source=self.shared.source(c)) for c in (best, before)]
-
-        begin_profiles(self.shared, [best])  # a round's best always is profiled
-
-        def compare() -> Comparison:
-            comparison = self.shared.executor.run(CompareJob(subjects=subjects))
-            self.interrupted.check()
-            return comparison
-
-        path = self.shared.trace.round(number) / "confirmation.json"
-        both = recorded(path, Comparison, compare)
-        one, other = (both.measurements.get(c.name) for c in (best, before))
-        if one is None or other is None:
-            return False
-        turns, others = (both.turns.get(c.name, []) for c in (best, before))
-        if turns and len(turns) == len(others):
-            return paired(turns, others).verdict == "faster"
-        return is_win(one.time_ms, other.time_ms)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
@@ -22,11 +24,12 @@ from beamsearch.records.round import BenchmarkResults, Result
 from beamsearch.records.trace import CANDIDATES, read_record, write_record, write_text
 from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import Made, names_of
+from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.plans import STRATEGY, other_way
 from beamsearch.run.repairs import Repairs
 from beamsearch.run.review import believed, pays, score
 from beamsearch.run.tuning import Tuner
-from beamsearch.search import is_win, worker_seed
+from beamsearch.search import Assignment, is_win, worker_seed
 from kernel_profiling.ncu.line_counters import annotate
 
 RESULTS = "benchmark_results.json"
@@ -36,11 +39,17 @@ RESULTS = "benchmark_results.json"
 class Worker(Bench):
     """A worker in a round. `run` leaves its files."""
 
+    def __init__(self, shared: Shared, view: RoundView, assignment: Assignment) -> None:
+        super().__init__(shared, view, assignment)
+        self.is_judged = threading.Event()
+        """Set when its kernels are, and only its reflection is left."""
+
     def run(self) -> None:
         """The whole way. Raises Stopped or BeamsearchError; a bad reply or kernel is a verdict."""
         if (self.folder / RESULTS).is_file():
             for candidate in self._judged():
                 self.shared.observer.candidate(candidate)
+            self.is_judged.set()
             self.doing("done")
             return
         situation = self._situation()
@@ -66,6 +75,7 @@ class Worker(Bench):
             name = f"r{self.view.number}-w{self.assignment.worker}-v0"
             candidates = [self.candidates.no_code(name, self.author("opt_reply"), problem)]
         candidates.sort(key=lambda candidate: candidate.name)
+        self.is_judged.set()
         self._reflect(situation, diagnosis, candidates)
         self._results(candidates)
         self.doing("done")
