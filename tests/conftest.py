@@ -10,7 +10,7 @@ import pytest
 from beamsearch.gpu.environment import devices
 from tests.sample import is_drawn
 
-SAMPLED = 4
+SAMPLED = 6
 
 
 def pytest_addoption(parser):

@@ -25,6 +25,7 @@ from beamsearch.records.verdict import Outcome
 from tests import PYTHONPATH, ROOT
 from tests.run.test_resume import orphans
 
+pytestmark = pytest.mark.slow
 FOLDER = ROOT / "tests" / "scaling"
 SOURCE = (FOLDER / "input_kernel.py").read_text()
 WRONG = SOURCE.replace("x * w, 0.0", "x * w, 1.0")
@@ -145,7 +146,6 @@ def test_a_kernel_of_which_two_lanes_die_is_crashed_and_those_beside_it_are_not(
     assert "killed by signal 9" in killer.verdict.reason
 
 
-@pytest.mark.slow
 def test_a_lane_that_is_silent_is_ended_and_told(problem, tmp_path):
     specs = [
         LaneSpec.of(problem, modelled(), tmp_path / name, name=name, seed=3)
@@ -171,7 +171,6 @@ def test_a_lane_that_is_silent_is_ended_and_told(problem, tmp_path):
     assert "it was silent for 15 s" in hung.verdict.reason
 
 
-@pytest.mark.slow
 def test_a_job_that_a_lane_does_not_end_is_given_up(problem, tmp_path):
     spec = LaneSpec.of(problem, modelled(), tmp_path, name="one", seed=3)
     lanes = Lanes(

@@ -15,6 +15,7 @@ from beamsearch.settings import Settings
 from tests.llm.runs import HIDDEN, PROBLEM, requests, response, write_lines
 
 
+@pytest.mark.slow
 def test_through_batch_files_nothing_but_questions_is_left_when_reflections_are_asked(
     tmp_path, monkeypatch
 ):
