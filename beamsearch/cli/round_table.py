@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LEGEND = (
     "±: half of the range from the 20th to the 80th percentile of the timed calls. Times of two "
-    "stays on a GPU meet only as ratios to the first kernel (1.57x)."
+    "stays on a GPU meet only as the ratios to the first kernel beside them."
 )
 
 

@@ -86,20 +86,3 @@ def test_for_people_the_verdict_comes_last(beamsearch, tmp_path):
     done = beamsearch("verify", "43", "kernel.py")
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1].startswith("verdict: invalid at ")
-
-
-@pytest.mark.gpu
-def test_a_gpu_whose_memory_others_hold_is_told_in_a_sentence(beamsearch):
-    # Given a GPU with room for some of what a problem takes, and not for all of it
-    import torch
-
-    for left in (1, 4, 9):
-        free, _ = torch.cuda.mem_get_info()
-        held = torch.empty(free - left * 2**30, dtype=torch.uint8, device="cuda")
-        done = beamsearch("verify", "43", str(POOLING))
-        del held
-        torch.cuda.empty_cache()
-        # Then what is missing is said, and how
-        assert done.returncode == 2, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr, done.stderr
-        assert "does not fit" in done.stderr

@@ -438,3 +438,20 @@ def test_a_kernel_without_an_entry_point_is_refused(source):
 
 def test_problem_files_stand_where_the_package_finds_them():
     assert Path(find_problem("04").path).parent.joinpath("input_kernel.py").is_file()
+
+
+def test_too_little_memory_for_a_problem_is_told_with_what_to_do(tmp_path):
+    (tmp_path / "problem.py").write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x\n\n\ndef get_inputs():\n"
+        "    if torch.get_default_device().type != 'meta':\n"
+        "        raise torch.OutOfMemoryError('CUDA out of memory: 4 GiB wanted')\n"
+        "    return [torch.rand(8)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    problem = find_problem(str(tmp_path / "problem.py"))
+    with pytest.raises(ProblemError) as told:
+        instantiate(problem)
+    assert "does not fit into the memory of cpu: CUDA out of memory: 4 GiB wanted" in str(
+        told.value
+    )
+    assert "--scale" in str(told.value) and "fails to build" not in str(told.value)
