@@ -87,3 +87,13 @@ def test_a_kernel_without_loops_and_products_has_nothing_to_tell(tmp_path: Path)
 
     (found,) = compiled(tmp_path, COPY, meta(1 << 20)).launches
     assert found.lowering == []
+
+
+def test_products_that_are_alike_are_told_once_with_their_lines(tmp_path: Path) -> None:
+    one = "        acc = tl.dot(x, y, acc, input_precision=P)\n"
+    a, b = meta(128, 4096, dtype=torch.bfloat16), meta(4096, 128, dtype=torch.bfloat16)
+    for times, where in ((3, "lines 15, 16, 17: 3 products"), (6, "lines 15 to 20: 6 products")):
+        source = SOURCE.replace(one, one * times)
+        (found,) = compiled(tmp_path, source, a, b, "tf32", 3, False).launches
+        (products,) = [fact for fact in found.lowering if "128 x 128 x 32" in fact]
+        assert products.startswith(f"{where} of 128 x 128 x 32 by wgmma, asynchronous")

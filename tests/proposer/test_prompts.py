@@ -10,11 +10,12 @@ from beamsearch.baselines.floor import measure_floor
 from beamsearch.gpu import machine
 from beamsearch.llm.types import approximate_tokens
 from beamsearch.problem.problem import find_problem, list_problems, read_problem
-from beamsearch.proposer.prompts import facts
+from beamsearch.proposer.prompts import facts, outcomes
 from beamsearch.proposer.prompts.outcomes import LESSON_CHARACTERS
 from beamsearch.proposer.prompts.problem_card import make_card
 from beamsearch.proposer.prompts.render import BUDGET, MOST_TOKENS, asked_again, reask, render
 from beamsearch.proposer.questions import (
+    Diagnosis,
     DiagnosisQuestion,
     Earlier,
     FirstQuestion,
@@ -437,3 +438,15 @@ def test_the_card_names_each_thing_once_and_says_what_is_smaller_elsewhere(tmp_p
     assert card.smallest["features"] != card.bindable["features"] == "= 4096"
     prompt = render(FirstQuestion(problem=card, gpu="NVIDIA H200", floor=None))
     assert f"(the smallest: `features` {card.smallest['features']}" in prompt
+
+
+def test_a_plan_of_several_lines_that_is_shown_whole_is_not_called_cut():
+    told = {
+        "bottleneck": "b",
+        "cause": "one line\nand another",
+        "evidence": [],
+        "plan": "a\nb\n\nc",
+    }
+    assert outcomes.plan(Diagnosis(**told))["left_out"] == ""
+    long = outcomes.plan(Diagnosis(**told | {"plan": "a line\n" * 2_000}))
+    assert long["left_out"] == "the end of the plan" and long["plan"].endswith("…")

@@ -5,6 +5,7 @@ A modelled number carries `~`, as in `facts`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,7 +70,7 @@ def plan(diagnosis: Diagnosis) -> dict[str, Any]:
     shown: dict[str, Any] = {
         name: lines_of(text, PLAN_CHARACTERS[name]) for name, text in told.items()
     }
-    cut = [name for name, text in told.items() if shown[name] != lines_of(text, len(text))]
+    cut = [name for name, text in told.items() if shown[name] != lines_of(text, sys.maxsize)]
     evidence = [one_line(item, ITEM_CHARACTERS) for item in diagnosis.evidence[:ITEMS]]
     if evidence != [one_line(item, len(item)) for item in diagnosis.evidence[:ITEMS]]:
         cut.append("evidence")

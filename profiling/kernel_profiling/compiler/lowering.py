@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +11,8 @@ from kernel_profiling.compiler.ttgir import Dialect
 _PRODUCT = re.compile(r"\b(tt\.dot|ttng\.warp_group_dot|ttng\.tc_gen5_mma\w*) ")
 _COPY = re.compile(r"\b(ttg\.async_copy_global_to_local|ttng\.async_tma_(?:copy|gather)\w*)\b")
 _TYPE = re.compile(r"(tensor|!ttg\.memdesc)<([0-9x]*)x[^,>]+(?:, (#\w+(?:\.\w+)?))?")
+MOST_LINES = 4
+"""So many lines of products that are alike are told one by one."""
 _DEPTH = re.compile(r"memdesc_index [^:]*: !ttg\.memdesc<(\d+)x")
 
 
@@ -57,18 +58,26 @@ def lowering(ttgir: str, starts: Mapping[int, int]) -> list[str]:
     """
     dialect = Dialect(ttgir, starts)
     loops: list[_Loop] = []
-    products: Counter[tuple[int | None, str]] = Counter()
+    products: dict[str, list[int | None]] = {}
     for row, inside in _walk(dialect, loops):
         operation = _PRODUCT.search(row)
         if operation and (how := _product(row, operation[1], dialect)):
-            products[dialect.line(row), how] += 1
+            products.setdefault(how, []).append(dialect.line(row))
         if inside is not None:
             _note(row, inside, dialect)
     found = []
-    for (line, how), count in products.items():
-        what = f"{count} products" if count > 1 else "a product"
-        found.append(f"{'' if line is None else f'line {line}: '}{what} of {how}")
+    for how, lines in products.items():
+        what = f"{len(lines)} products" if len(lines) > 1 else "a product"
+        found.append(f"{_where(lines)}{what} of {how}")
     return found + [told for loop in loops if (told := loop.told())]
+
+
+def _where(lines: list[int | None]) -> str:
+    """The lines of what is alike: each, or of many the first and the last."""
+    known = sorted({line for line in lines if line is not None})
+    if len(known) > MOST_LINES:
+        return f"lines {known[0]} to {known[-1]}: "
+    return f"line{'s' * (len(known) > 1)} {', '.join(map(str, known))}: " if known else ""
 
 
 def _walk(dialect: Dialect, loops: list[_Loop]) -> Iterator[tuple[str, _Loop | None]]:
