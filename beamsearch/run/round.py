@@ -266,7 +266,8 @@ class Rounds:
 
     def _work(self, done: list[RoundRecord], now: InFlight) -> str | None:
         """Wait for a round's workers. Which limit was reached, if any; raises what one raised."""
-        out_of_time = looked = False
+        out_of_time = False
+        looked = not self.shared.proposer.reads_prompts  # who asks no model reflects at once
         give_up: float | None = None
         while now.is_working or (self.ahead and self.ahead.is_working and (give_up or now.errors)):
             (now if now.is_working or not self.ahead else self.ahead).wait_a_moment()

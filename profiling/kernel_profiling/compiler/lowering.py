@@ -11,9 +11,9 @@ from kernel_profiling.compiler.ttgir import Dialect
 _PRODUCT = re.compile(r"\b(tt\.dot|ttng\.warp_group_dot|ttng\.tc_gen5_mma\w*) ")
 _COPY = re.compile(r"\b(ttg\.async_copy_global_to_local|ttng\.async_tma_(?:copy|gather)\w*)\b")
 _TYPE = re.compile(r"(tensor|!ttg\.memdesc)<([0-9x]*)x[^,>]+(?:, (#\w+(?:\.\w+)?))?")
+_DEPTH = re.compile(r"memdesc_index [^:]*: !ttg\.memdesc<(\d+)x")
 MOST_LINES = 4
 """So many lines of products that are alike are told one by one."""
-_DEPTH = re.compile(r"memdesc_index [^:]*: !ttg\.memdesc<(\d+)x")
 
 
 @dataclass
