@@ -70,6 +70,9 @@ class Candidate(Record):
     verdict: Verdict
     measurement: Measurement | None = None
     """None where the verdict is not correct."""
+    confirmed_ratio: float | None = None
+    """Its time over the input kernel's as it came of being timed again, beside the best of the
+    rounds before; None where it did not seem faster than that, or was not among the fastest."""
     forecast: Forecast | None = None
     """None where it was not reviewed."""
 

@@ -171,7 +171,7 @@ def beside(trace: Trace, item: RoundRecord, by_name: Mapping[str, Candidate]) ->
             f"ratios to the first kernel; no win, which takes {noise:.0%}"
         ]
     turns = read_record(path, Comparison).turns
-    other = next((name for name in turns if name != item.best), None)
+    other = next((n for n in turns if n in by_name and by_name[n].round < item.round), None)
     if item.best not in turns or other is None or len(turns[item.best]) != len(turns[other]):
         return []
     found = paired(turns[item.best], turns[other])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,16 +16,18 @@ from beamsearch.records.trace import recorded
 from beamsearch.run.stop import StopToken
 
 AUTHOR = "torch.compile"
-ITS_OWN = ("default", "max_autotune")
+CHOSEN = ("default",)
+TUNED = ("default", "max_autotune")
 """As it chooses, and as it tunes."""
-WITHOUT_LIBRARY = "triton_only"
-"""For a reference that its own choice leaves to a library; up to a minute more."""
+WITHOUT_LIBRARY = ("triton_only",)
+"""For a reference that its own choice leaves to a library: minutes of tuning for a convolution, and
+kernels that are slow then."""
 
 
 def compiled_kernels(
-    folder: Path, executor: Executor, problem: str, stop: StopToken, *, tuned: bool = True
+    folder: Path, executor: Executor, problem: str, stop: StopToken, ways: Sequence[str]
 ) -> tuple[list[Proposal], list[str]]:
-    """What the compiler wrote that is Triton alone, `tuned` too, and why the rest is not.
+    """What the compiler wrote in these ways that is Triton alone, and why the rest is not.
 
     Every compilation is recorded in the folder, and not done again. Raises Stopped.
     """
@@ -41,21 +44,16 @@ def compiled_kernels(
 
         return recorded(folder / f"{way}.json", Compilation, compile_)
 
-    def convert_(compilation: Compilation) -> None:
-        way = compilation.way
-        try:
-            if compilation.captured is None:
-                raise NotTriton(compilation.reason)
-            source = convert(compilation.captured, problem)
-        except NotTriton as error:
-            reasons.append(f"torch.compile ({way}): {error}")
-        else:
-            description = f"what torch.compile writes ({way})"
-            kernels.append(Proposal(description=description, source=source, author=AUTHOR))
-
     with ThreadPoolExecutor() as pool:  # one imports while the other has the GPU
-        for compilation in pool.map(compiled, ITS_OWN if tuned else ITS_OWN[:1]):
-            convert_(compilation)
-    if not kernels:
-        convert_(compiled(WITHOUT_LIBRARY))
+        for compilation in pool.map(compiled, ways):
+            way = compilation.way
+            try:
+                if compilation.captured is None:
+                    raise NotTriton(compilation.reason)
+                source = convert(compilation.captured, problem)
+            except NotTriton as error:
+                reasons.append(f"torch.compile ({way}): {error}")
+            else:
+                description = f"what torch.compile writes ({way})"
+                kernels.append(Proposal(description=description, source=source, author=AUTHOR))
     return kernels, reasons

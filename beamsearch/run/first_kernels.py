@@ -3,7 +3,7 @@ fastest first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import Trace, read_record, recorded, write_record, write_text
 from beamsearch.run.candidates import source_fingerprint
-from beamsearch.run.compiled import compiled_kernels
+from beamsearch.run.compiled import CHOSEN, TUNED, WITHOUT_LIBRARY, compiled_kernels
 from beamsearch.run.first_kernel import Judged, write_first
 from beamsearch.run.stop import StopToken
 
@@ -57,12 +57,16 @@ class FirstKernels:
 
     def gather(self) -> str:
         """The source of the fastest; a candidate's record is left for each. The model answers while
-        the compiler works. Raises KernelError where none is correct, and what asking raises."""
+        the compiler works; where neither has a correct one, the compiler does without libraries.
+        Raises KernelError where none is correct then, and what asking raises."""
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(self._written) if self.proposer.reads_prompts else None
-            found, reasons = self._compiled()
+            found, reasons = self._compiled(CHOSEN if self.quick else TUNED)
             written, fault = asked.result() if asked is not None else ([], [])
         found, reasons = found + written, reasons + fault
+        if not any(kernel.correct for kernel in found):
+            more, faults = self._compiled(WITHOUT_LIBRARY)
+            found, reasons = found + more, reasons + faults
         if not any(kernel.correct for kernel in found):
             told = "; ".join(reasons)
             problem = self.question.problem.name
@@ -71,29 +75,31 @@ class FirstKernels:
             self.tell(reason)
         return self._leave(self._fastest_first(found))
 
-    def _compiled(self) -> tuple[list[Judged], list[str]]:
+    def _compiled(self, ways: Sequence[str]) -> tuple[list[Judged], list[str]]:
         """The compiler's, and what is wrong with those of them that are not right."""
         folder, problem = self.trace.round(0) / "compiled", self.question.problem.name
         given = folder, self.executor, problem, self.stop
-        compiled, reasons = compiled_kernels(*given, tuned=not self.quick)
+        compiled, reasons = compiled_kernels(*given, ways)
         different: dict[str | None, Proposal] = {}
         for kernel in compiled:
             different.setdefault(source_fingerprint(kernel.source), kernel)
-        found = [self._judged(number, kernel) for number, kernel in enumerate(different.values())]
+        found = [self._judged(kernel) for kernel in different.values()]
         for judged in found:
             verdict, what = judged.judgement.verdict, judged.proposal.description
             if not verdict.correct:
                 reasons.append(f"{what}: {verdict.outcome.value}: {verdict.reason}")
         return found, reasons
 
-    def _judged(self, number: int, kernel: Proposal) -> Judged:
+    def _judged(self, kernel: Proposal) -> Judged:
+        name = source_fingerprint(kernel.source)
+
         def judge() -> Judgement:
-            subject = Subject(name=f"first {number}", source=kernel.source)
+            subject = Subject(name=f"first {name}", source=kernel.source)
             judgement = self.executor.run(JudgeJob(subject=subject))
             self.stop.check()
             return judgement
 
-        path = self.trace.round(0) / "first" / f"{number}.json"
+        path = self.trace.round(0) / "first" / f"{name}.json"
         return Judged(kernel, recorded(path, Judgement, judge))
 
     def _written(self) -> tuple[list[Judged], list[str]]:

@@ -317,7 +317,7 @@ class Rounds:
     def _close(self, done: list[RoundRecord], plan: Plan) -> None:
         """Confirm a win, keep the beam, profile the round's best, leave the round's files."""
         number = len(done)
-        candidates, by_name, times, standing = settled(
+        candidates, by_name, standing = settled(
             self.shared, self.strategy, done, plan, self.interrupted
         )
         best = standing.best
@@ -342,7 +342,7 @@ class Rounds:
             seconds=self.progress.seconds,
             **self._differences(number, candidates),
         )
-        round_results(self.shared.trace, record, by_name, times, self.shared.floor)
+        round_results(self.shared.trace, record, by_name, standing.times, self.shared.floor)
         write_record(self.shared.trace.round(number) / "round.json", record)
 
         self.shared.observer.round_ended(record, self.progress.save())

@@ -21,7 +21,7 @@ from beamsearch.search import (
     is_win,
     settle,
 )
-from beamsearch.search.pairs import paired
+from beamsearch.search.pairs import Ratio, paired
 
 if TYPE_CHECKING:
     from beamsearch.run.context import Shared
@@ -34,7 +34,6 @@ class Settled(NamedTuple):
     candidates: list[Candidate]
     by_name: Mapping[str, Candidate]
     """Of every round so far."""
-    times: Mapping[str, float]
     standing: Standing
 
 
@@ -57,18 +56,21 @@ def settled(
     ]
     everyone = [c for record in done for c in record.candidates] + candidates
     by_name = {c.name: c for c in everyone}
-    times = comparable_times(shared.trace, everyone)
     standing = settle(
         strategy,
         [by_name[name] for name in done[-1].beam],
         candidates,
         by_name[done[-1].running_best],
-        times=times,
+        times=comparable_times(shared.trace, everyone),
         k=shared.settings.beam,
         families=families(everyone, shared.source),
-        confirm=lambda best, before: _confirm(shared, number, best, before, interrupted),
+        confirm=lambda faster, before: _confirm(shared, number, faster, before, interrupted),
     )
-    return Settled(candidates, by_name, times, standing)
+    if shared.executor.measures:
+        for name in standing.timed_again:
+            again = by_name[name].with_values(confirmed_ratio=standing.times[name])
+            by_name[name] = again
+    return Settled([by_name[c.name] for c in candidates], by_name, standing)
 
 
 def next_parents(shared: Shared, strategy: Strategy, number: int, now: Settled) -> list[Candidate]:
@@ -79,7 +81,7 @@ def next_parents(shared: Shared, strategy: Strategy, number: int, now: Settled) 
             workers=shared.settings.workers,
             seed=shared.settings.seed or 0,
             candidates=list(now.by_name.values()),
-            times=now.times,
+            times=now.standing.times,
             beam=now.standing.beam,
             best=now.standing.running_best.name,
             stalled=not now.standing.win,
@@ -89,27 +91,33 @@ def next_parents(shared: Shared, strategy: Strategy, number: int, now: Settled) 
 
 
 def _confirm(
-    shared: Shared, number: int, best: Candidate, before: Candidate, interrupted: StopToken
-) -> bool:
-    """Whether the round's best, which seems faster, is: measured again beside the other; of
-    modelled times by more than the model's own error."""
+    shared: Shared,
+    number: int,
+    faster: list[Candidate],
+    before: Candidate,
+    interrupted: StopToken,
+) -> dict[str, Ratio]:
+    """Times over that of the best before, of those of a round that seem faster: measured again, all
+    in turn; of modelled times, of those that are so by more than the model's own error."""
     if not shared.executor.measures:
-        assert best.measurement is not None and before.measurement is not None
-        return is_win(best.measurement.time_ms, before.measurement.time_ms, MODELLED_NOISE)
-    subjects = [Subject(name=c.name, source=shared.source(c)) for c in (best, before)]
+        times = comparable_times(shared.trace, [*faster, before])
+        mark = times[before.name]
+        sure = [c.name for c in faster if is_win(times[c.name], mark, MODELLED_NOISE)]
+        return {name: Ratio.of(times[name] / mark) for name in sure}
+    subjects = [Subject(name=c.name, source=shared.source(c)) for c in (*faster, before)]
 
-    begin_profiles(shared, [best])  # a round's best always is profiled
+    begin_profiles(shared, faster[:1])  # a round's best always is profiled
 
     def compare() -> Comparison:
         comparison = shared.executor.run(CompareJob(subjects=subjects))
         interrupted.check()
         return comparison
 
-    both = recorded(shared.trace.round(number) / "confirmation.json", Comparison, compare)
-    one, other = (both.measurements.get(c.name) for c in (best, before))
-    if one is None or other is None:
-        return False
-    turns, others = (both.turns.get(c.name, []) for c in (best, before))
-    if turns and len(turns) == len(others):
-        return paired(turns, others).verdict == "faster"
-    return is_win(one.time_ms, other.time_ms)
+    path = shared.trace.round(number) / "confirmation.json"
+    turns = recorded(path, Comparison, compare).turns
+    mark_turns = turns.get(before.name, [])
+    return {
+        c.name: paired(turns[c.name], mark_turns)
+        for c in faster
+        if mark_turns and len(turns.get(c.name, [])) == len(mark_turns)
+    }

@@ -39,6 +39,11 @@ class Ratio:
     low: float
     high: float
 
+    @classmethod
+    def of(cls, ratio: float) -> Ratio:
+        """One that is known exactly."""
+        return cls(ratio, ratio, ratio)
+
     @property
     def verdict(self) -> Literal["faster", "slower", "tie"]:
         """How the first stands against the second."""

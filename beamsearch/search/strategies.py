@@ -11,12 +11,16 @@ from dataclasses import dataclass
 
 from beamsearch.records.candidate import Candidate
 from beamsearch.search.directions import worker_seed
-from beamsearch.search.pairs import is_win
+from beamsearch.search.pairs import Ratio, is_win
 from beamsearch.search.survivors import FAMILY_REACH, distinct, is_progress, survivors
 
 FIRST_ATTEMPTS = 8
 """Made from the first kernels before anything is drawn: as in METR's KernelAgent
 (metr.org/blog/2025-02-14-measuring-automated-kernel-engineering)."""
+
+CONTENDERS = 3
+"""How many of a round's kernels that seem to beat the best are timed again beside it: the first of
+them may only have been lucky."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,15 @@ class Standing:
     """Where a run stands after a round."""
 
     best: Candidate | None
-    """The fastest correct candidate of the round."""
+    """The winner; where there is none, the fastest correct candidate of the round."""
     win: bool
     """Whether it is confirmed to beat the running best of before."""
     running_best: Candidate
     beam: list[str]
     """What is kept: different kernels, fastest first, the running best always among them."""
+    times: Mapping[str, float]
+    """Comparable times as they were, but of those timed again by what came of that."""
+    timed_again: list[str]
 
 
 def settle(
@@ -123,20 +130,25 @@ def settle(
     times: Mapping[str, float],
     k: int,
     families: Mapping[str, str],
-    confirm: Callable[[Candidate, Candidate], bool],
+    confirm: Callable[[list[Candidate], Candidate], Mapping[str, Ratio]],
 ) -> Standing:
     """What becomes of a round's candidates. k is the width of the beam.
 
-    `confirm` says whether the first beats the second, both measured again; it is asked once, where
-    the round's best beats the running best. Of equal kernels the running best is the one that
-    stays, then the earlier. The best that a person gave in the round has a place, where it is at
-    most FAMILY_REACH times slower than the fastest and there is more than one.
+    `confirm` times again: some candidates, fastest first, and the running best that they seem to
+    beat; it gives their times over its time. It is asked at most once. Of equal kernels the running
+    best is the one that stays, then the earlier. The best that a person gave in the round has a
+    place, where it is at most FAMILY_REACH times slower than the fastest and there is more than
+    one.
     """
+    mark = times[running_best.name]
+    seeming = [c for c in distinct(made, times) if is_win(times[c.name], mark)][:CONTENDERS]
+    ratios = confirm(seeming, running_best) if seeming else {}
+    times = {**times, **{name: mark * ratio.median for name, ratio in ratios.items()}}
     correct = distinct(made, times)
-    best = correct[0] if correct else None
-    faster = best is not None and is_win(times[best.name], times[running_best.name])
-    win = best is not None and faster and confirm(best, running_best)
-    running = best if best is not None and win else running_best
+    faster = [name for name, ratio in ratios.items() if ratio.verdict == "faster"]
+    winner = next((c for c in correct if c.name in faster), None)
+    best = winner or next(iter(correct), None)
+    running = winner or running_best
     kept = [running.name]
     if strategy.keeps_beam:
         progress = [c for c in made if c.name in times and is_progress(c, times, families)]
@@ -148,4 +160,4 @@ def settle(
         room = min(k, len({*found, *given}))
         others = [name for name in found if name not in sure][: room - len(sure)]
         kept = sorted([*sure, *others], key=lambda name: times[name])
-    return Standing(best=best, win=win, running_best=running, beam=kept)
+    return Standing(best, winner is not None, running, kept, times, list(ratios))

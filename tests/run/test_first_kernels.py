@@ -9,12 +9,16 @@ from beamsearch.errors import Waiting
 from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.problem.problem import read_problem
 from beamsearch.proposer.questions import Reply
+from beamsearch.records.captured import Compilation
+from beamsearch.records.job import Judgement
 from beamsearch.records.trace import Trace
+from beamsearch.records.verdict import Outcome
 from beamsearch.run.first_kernels import FirstKernels, first_candidates
 from beamsearch.run.run import run
 from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
 from tests.proposer.situations import first_question
+from tests.search.made import CORRECT, candidate, failed
 
 PROBLEM = """
 import torch
@@ -60,18 +64,48 @@ class Writer:
         return Reply(text="a way\n```python\ndef kernel_function(x):\n    ...\n```\n", author="m")
 
 
+def gather(trace):
+    return FirstKernels(
+        trace=trace,
+        executor=RemoteExecutor("NVIDIA H200"),
+        proposer=Writer(),
+        question=first_question(),
+        quick=True,
+        stop=StopToken(),
+        tell=print,
+    ).gather()
+
+
+def leave(path, answer):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(answer.model_dump_json())
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_the_compiler_tunes_without_libraries_only_where_nobody_else_has_a_kernel(
+    tmp_path, correct
+):
+    # Given a library's kernel from the compiler, and verdicts on all that the model writes
+    trace = Trace(tmp_path)
+    library = Compilation(way="default", reason="it calls the library for convolution")
+    leave(trace.round(0) / "compiled" / "default.json", library)
+    verdict = CORRECT if correct else failed(Outcome.WRONG)
+    time = candidate("r0-s0").measurement if correct else None
+    for name in ("first", "first_2", "first_3", "first_4"):
+        leave(trace.worker(0, 0) / f"{name}.json", Judgement(verdict=verdict, measurement=time))
+    # Then a GPU is waited for, to tune, only after the model has nothing correct
+    if correct:
+        assert "kernel_function" in gather(trace)
+    else:
+        with pytest.raises(Waiting, match="GPU step"):
+            gather(trace)
+    assert (trace.worker(0, 0) / "first_reply_4.txt").is_file() is not correct
+
+
 def test_the_model_is_asked_while_the_compiler_works(tmp_path):
     trace = Trace(tmp_path)
     with pytest.raises(Waiting, match="GPU step"):  # the compiler's, and the judge's, are to come
-        FirstKernels(
-            trace=trace,
-            executor=RemoteExecutor("NVIDIA H200"),
-            proposer=Writer(),
-            question=first_question(),
-            quick=False,
-            stop=StopToken(),
-            tell=print,
-        ).gather()
+        gather(trace)
     assert "kernel_function" in (trace.worker(0, 0) / "first_reply.txt").read_text()
 
 

@@ -10,7 +10,8 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
-from beamsearch.search import STRATEGIES, Assignment, Plan, State, deal, is_win, settle
+from beamsearch.search import STRATEGIES, Assignment, Plan, State, deal, settle
+from beamsearch.search.pairs import Ratio
 from kernel_profiling.profile import Finding, FindingKind
 
 CORRECT = Verdict(
@@ -153,7 +154,9 @@ def play(
             times=times,
             k=k,
             families=families,
-            confirm=lambda one, other: is_win(times[one.name], times[other.name]),
+            confirm=lambda faster, other: {
+                c.name: Ratio.of(times[c.name] / times[other.name]) for c in faster
+            },
         )
         done.append(
             RoundRecord(

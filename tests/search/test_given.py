@@ -4,6 +4,7 @@ import pytest
 
 from beamsearch.records.candidate import PERSON
 from beamsearch.search import STRATEGIES, State, settle
+from beamsearch.search.pairs import Ratio
 from tests.search.made import candidate
 
 
@@ -25,7 +26,9 @@ def beam(given, k=2, strategy="beam", others=(("r1-w0-v0", 1.0), ("r1-w1-v0", 1.
         times={c.name: c.measurement.time_ms for c in everyone if c.measurement},
         k=k,
         families={},
-        confirm=lambda best, running: True,
+        confirm=lambda faster, running: {
+            c.name: Ratio.of(c.time_ms / running.time_ms) for c in faster
+        },
     )
     return standing.beam
 

@@ -16,10 +16,10 @@ from beamsearch.search import (
     State,
     Strategy,
     deal,
-    is_win,
     settle,
     stop_reason,
 )
+from beamsearch.search.pairs import Ratio
 from beamsearch.settings import Settings
 from kernel_profiling.profile import Finding, FindingKind
 from tools.simulation.landscape import Ground, Spot
@@ -103,7 +103,9 @@ class _Search:
             k=self.settings.beam,
             families=self.families,
             # A confirmation measures again, so that noise does not decide: true times.
-            confirm=lambda one, other: is_win(self._true(one), self._true(other)),
+            confirm=lambda faster, other: {
+                c.name: Ratio.of(self._true(c) / self._true(other)) for c in faster
+            },
         )
         self.done.append(
             RoundRecord(
