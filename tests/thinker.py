@@ -178,7 +178,10 @@ def _repair(sections: dict[str, str]) -> str:
         r"^(`{3,})python\n(.*?)^\1$", _section(sections, "The kernel that failed"), "kernel"
     )[2]
     _find(r"^- Change: \S", _section(sections, "The plan"), "plan")
-    _find(r"def kernel_function", _section(sections, "The correct kernel"), "correct kernel")
+    if any(title.startswith("What it changes in") for title in sections):
+        _find(r"^\+ *\S", _section(sections, "What it changes in"), "change")
+    else:
+        _find(r"def kernel_function", _section(sections, "The correct kernel"), "correct kernel")
     _section(sections, "What a kernel is")
     error = _section(sections, "What is wrong with it")
     _find(r"^- Verdict: \w+ at \w+: \S", error, "verdict")

@@ -181,6 +181,15 @@ def alike(one: str, other: str) -> bool:
     return shared_lines(one, other) >= 0.9
 
 
+def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
+    """Unified diff of two sources."""
+    return "\n".join(
+        difflib.unified_diff(
+            before.splitlines(), after.splitlines(), before_name, after_name, lineterm=""
+        )
+    )
+
+
 def bind(module: ModuleType, arguments: CallArguments) -> Callable[[], Any]:
     """The one binding: a call without arguments, used by verification, timing and profiling. One
     with `*args, **kwargs`, to be called in any way, gets everything by name; one with `*args` alone

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from beamsearch.problem.kernel import unified_diff
 from beamsearch.proposer.prompts.render import reask, render
 from beamsearch.proposer.questions import Question, Situation, Trial
 from beamsearch.proposer.replies import UnreadableReply, read_variants
@@ -110,12 +110,3 @@ class Bench:
         return min(
             (c for c in candidates if c.name in times), key=lambda c: times[c.name], default=None
         )
-
-
-def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
-    """Unified diff of two sources."""
-    return "\n".join(
-        difflib.unified_diff(
-            before.splitlines(), after.splitlines(), before_name, after_name, lineterm=""
-        )
-    )

@@ -338,6 +338,17 @@ def test_what_the_compiler_made_of_it_is_told():
     assert "The compiler made of it: line 3: a product of 16 x 16 x 16 by wgmma." in prompt
 
 
+def test_to_one_who_sees_no_line_numbers_it_is_told_by_the_code():
+    known, code = variants_question().profile, variants_question().parent_source.splitlines()
+    facts = ["lines 3, 4: 2 products", "lines 3 to 5: 5 products", "a turn of the loop at line 999"]
+    launch = known.launches[0].with_values(lowering=facts)
+    prompt = render(variants_question(profile=known.with_values(launches=[launch])))
+    (told,) = (line for line in prompt.splitlines() if "The compiler made of it" in line)
+    assert f"`{code[2]}`, `{code[3]}`: 2 products" in told
+    assert f"`{code[2]}` to `{code[4]}`: 5 products" in told
+    assert "the loop at line 999" in told  # there is no such line: nothing better is known
+
+
 def test_the_last_variant_goes_the_other_way_where_there_is_one():
     plain = render(variants_question())
     assert "each a different way to carry the plan out" in plain and "The other way" not in plain

@@ -175,7 +175,7 @@ class InputSet:
         try:
             return sway.reconsider(plain, result, index, self.expected)
         except torch.OutOfMemoryError:  # the tolerance alone decides
-            return plain
+            return replace(plain, unsure=True)
         except CannotTell as reason:
             sets.dropped[self.label] = f"{self.label}: where rounding is allowed for, {reason}"
             raise

@@ -226,6 +226,7 @@ class Sway:
                     # At least the median of its row, so that no element is strict by luck.
                     moved = moved.maximum(moved.median(-1, keepdim=True).values)
                 expected = replace(every[index], moved=moved)
+                del moved
                 difference = expected.difference(result)
                 if difference.passed:
                     if (index, self._pairs) not in self._proven:
@@ -237,13 +238,14 @@ class Sway:
                 if not few and (pairs >= PAIRS or difference.wrong > GAIN * left):
                     break
                 left = difference.wrong
+                del expected  # outputs may be as large as half of what memory is left
             return difference
 
     def _measure(self, instance: Instance, every: list[Expected]) -> None:
         """One more pair of roundings; with the first, the reference in the problem's own dtype."""
         if not self._moved:
-            own = run_reference(instance)
-            self._moved = [_distance(a, b.oracle) for a, b in zip(own, every, strict=True)]
+            self._moved = [torch.zeros_like(e.oracle, dtype=torch.bfloat16) for e in every]
+            self._stretch(run_reference(instance), every, 1)
         tf32, dtype = any(item.scale.tf32 for item in every), getattr(torch, self.dtype)
         amount, times = ROUNDINGS.get(self.dtype, 16) * torch.finfo(dtype).eps / 2, 1
         amount = max(amount, *(item.scale.sums for item in every))
@@ -254,10 +256,16 @@ class Sway:
             amount *= WIDE * times
         for twin in (False, True):
             change = rounded_otherwise(self.seed + self._pairs, amount, twin)
-            outputs = run_oracle(instance, instance.inputs, self.wide, change)
-            for moved, output, expected in zip(self._moved, outputs, every, strict=True):
-                moved.copy_(moved.maximum(_distance(output, expected.oracle) / times))
+            self._stretch(run_oracle(instance, instance.inputs, self.wide, change), every, times)
         self._pairs += 1
+
+    def _stretch(self, outputs: list[torch.Tensor], every: list[Expected], times: int) -> None:
+        """Take these for outputs that rounding moved `times` as far as it does. In pieces: one that
+        is whole in memory beside outputs, oracles and inputs may be one too many."""
+        for moved, output, expected in zip(self._moved, outputs, every, strict=True):
+            for here, got, want in pieces(moved, output, expected.oracle):
+                apart = torch.nan_to_num((got.to(want.dtype) - want).abs_(), 0.0, 0.0, 0.0)
+                here.copy_(torch.maximum(here, (apart / times).to(here.dtype)))
 
 
 def rounded_otherwise(seed: int, amount: float, twin: bool) -> Change:
@@ -271,9 +279,3 @@ def rounded_otherwise(seed: int, amount: float, twin: bool) -> Change:
         return torch.where(chosen ^ twin, tensor * (1 - amount), tensor)
 
     return change
-
-
-def _distance(output: torch.Tensor, oracle: torch.Tensor) -> torch.Tensor:
-    """Absolute, in a short type; none where either is not finite."""
-    difference = (output.to(oracle.dtype) - oracle).abs()
-    return torch.nan_to_num(difference, 0.0, 0.0, 0.0).to(torch.bfloat16)

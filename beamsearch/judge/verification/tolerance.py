@@ -103,6 +103,8 @@ class Difference:
     """Whether the rms error alone says that this is another result."""
     excused: int = 0
     """Elements outside the tolerance by no more than rounding moves them."""
+    unsure: bool = False
+    """Whether there was no memory to see how far rounding moves them."""
 
     @property
     def passed(self) -> bool:
@@ -122,7 +124,10 @@ class Difference:
                 text += f" (one at {where})"
         if self.not_finite < self.wrong or self.drifted:
             text += f"; worst error {self.worst:.4g} at {where}: {got:.6g} instead of {want:.6g}"
-        return text + f"; rms error {100 * self.relative_rms:.3g}% of the output's spread"
+        text += f"; rms error {100 * self.relative_rms:.3g}% of the output's spread"
+        if self.unsure:
+            text += " (too little GPU memory to see how far rounding alone moves the output)"
+        return text
 
 
 def mean_and_spread(oracle: torch.Tensor) -> tuple[float, float]:

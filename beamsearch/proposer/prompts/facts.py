@@ -21,6 +21,8 @@ BUSIEST = 3
 """Units of a launch that are told, and the matrix units wherever they are used."""
 WAITED = 0.05
 """Share of the time from which a wait is told."""
+CODE_CHARACTERS = 60
+"""Of a line of code that stands for its number."""
 LOWERED = 8
 """Facts on products and loops."""
 REASON_CHARACTERS = 240
@@ -122,7 +124,9 @@ def standing(question: Question | FirstQuestion) -> list[str]:
             times = time.time_ms / floor.time_ms
             distance = f"Distance: {tilde(time)}{times:.3g} times the floor."
         lines.insert(1, distance)
-    return [_time(time), *lines, *profiled(question.profile, floor)]
+    numbered = question.purpose == "diagnosis"  # where the kernel stands with its line numbers
+    source = "" if numbered else question.parent_source
+    return [_time(time), *lines, *profiled(question.profile, floor, source)]
 
 
 def profile_note(profile: Profile) -> str:
@@ -288,8 +292,9 @@ def direction_note(question: Situation) -> str:
     return note
 
 
-def profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
-    """Traffic and launches, a line each."""
+def profiled(profile: Profile | None, floor: Floor | None, source: str = "") -> list[str]:
+    """Traffic and launches, a line each; of what the compiler made the code, where there is a
+    `source`, instead of line numbers."""
     if profile is None:
         return []
     case = make_case(profile, floor, None)
@@ -302,10 +307,25 @@ def profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
     ]
     told = {fact: None for launch, _ in shown for fact in launch.lowering}
     if told:
-        lines.append(f"The compiler made of it: {'. '.join(list(told)[:LOWERED])}.")
+        facts = [_by_code(fact, source) for fact in list(told)[:LOWERED]]
+        lines.append(f"The compiler made of it: {'. '.join(facts)}.")
     if len(profile.launches) > LAUNCHES:
         lines.append(f"{len(profile.launches) - LAUNCHES} smaller launches besides.")
     return lines + _configurations(profile)
+
+
+def _by_code(fact: str, source: str) -> str:
+    """What the compiler made of some lines, with their code in the place of their numbers."""
+    code = source.splitlines()
+
+    def quoted(match: re.Match[str]) -> str:
+        numbers = [int(number) for number in re.findall(r"\d+", match[0])]
+        if not all(0 < number <= len(code) for number in numbers):
+            return match[0]
+        texts = [f"`{one_line(code[number - 1], CODE_CHARACTERS)}`" for number in numbers]
+        return (" to " if " to " in match[0] else ", ").join(dict.fromkeys(texts))
+
+    return re.sub(r"\blines? \d+(?:(?:, | to )\d+)*", quoted, fact)
 
 
 def size(count: float) -> str:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from beamsearch.problem.kernel import unified_diff
 from beamsearch.proposer.prompts.facts import one_line, profiled, tilde
 from beamsearch.proposer.questions import (
     Attempt,
@@ -49,6 +50,8 @@ CRASHED_AT_TIMING = (
     "configuration by time. Nothing is known yet of what it computes at the true shapes."
 )
 CHECK_CHARACTERS = 1_200
+SHORTER = 0.8
+"""A change is shown for the kernel where it is at most this share of its length."""
 PLAN_CHARACTERS = {"bottleneck": 80, "cause": 1_200, "plan": 7_000}
 """A plan is asked for in 600 words; of 16 real ones the longest was 6,100 characters."""
 HINT_CHARACTERS = 2_000
@@ -149,6 +152,7 @@ def repair(question: RepairQuestion, keep_diff: float) -> dict[str, Any]:
     return {
         "failed": question.failed,
         "failed_source": question.failed_source,
+        "changed": _changed(question),
         "patch": question.patch,
         "verdict": verdict(question.failed, 2 * CHECK_CHARACTERS),
         "failed_checks": [
@@ -165,6 +169,16 @@ def repair(question: RepairQuestion, keep_diff: float) -> dict[str, Any]:
         "earlier": [trial(question, item, keep_diff) for item in question.earlier],
         "patched": question.failed.name if not question.patch else question.parent,
     }
+
+
+def _changed(question: RepairQuestion) -> str:
+    """What the failed kernel changes in its parent; nothing where that is about as long as the
+    parent, or where the failed kernel could not be put together from a patch."""
+    names = question.parent, question.failed.name
+    if question.patch:
+        return ""
+    change = unified_diff(question.parent_source, question.failed_source, *names)
+    return change if len(change) < SHORTER * len(question.parent_source) else ""
 
 
 def _stage_note(word: Verdict) -> str:
