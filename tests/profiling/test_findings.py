@@ -324,3 +324,32 @@ def test_where_no_counter_names_a_fault_launch_parameters_are_what_is_left() -> 
     assert found.gain_bound == pytest.approx(1.07, abs=0.01)
     assert "warps" in found.evidence[0] and "registers" in found.evidence[0]
     assert FindingKind.LAUNCH_PARAMETERS not in kinds(findings_of("04"))
+
+
+def with_products(ratio: float, products: str = "bfloat16") -> tuple[Profile, Floor]:
+    """Half the time is the matrix units', which do so many times the problem's products."""
+    metrics = {"matrix_flops": ratio * 1e12, "matrix_busy": 80.0, "dram_busy": 30.0}
+    launch = Launch(
+        name="product",
+        triton=True,
+        grid=(1024, 1, 1),
+        threads=128,
+        duration_us=2000,
+        matrix_instructions=8,
+        metrics=metrics,
+    )
+    floor = floor_of("77").with_values(flops=int(1e12), products=products)
+    return Profile(source="ncu", gpu="NVIDIA H200", launches=[launch]), floor
+
+
+def test_tiles_beyond_the_problems_sizes_are_products_in_vain() -> None:
+    excess = [f for f in find(*with_products(1.6), 4.0) if f.kind == "excess_arithmetic"]
+    assert "1.60 times the products" in excess[0].title
+    assert "1600 GFLOP on the matrix units; the problem has 1000" in excess[0].evidence
+    assert excess[0].gain_bound == pytest.approx(1.6, rel=0.01)
+    assert "excess_arithmetic" not in kinds(find(*with_products(1.05), 2.0))
+
+
+def test_three_products_of_tf32_are_what_one_of_float32_takes() -> None:
+    assert "excess_arithmetic" not in kinds(find(*with_products(3.0, "float32"), 2.0))
+    assert "excess_arithmetic" in kinds(find(*with_products(3.0, "tf32"), 2.0))

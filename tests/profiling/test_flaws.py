@@ -86,6 +86,15 @@ def test_a_library_product_is_told_from_the_kernel_behind_it(tmp_path: Path) -> 
     assert library.share is not None and library.share > 0.8
 
 
+@pytest.mark.parametrize(
+    ("name", "flops"), [("split_k", 2 * 64 * 64 * 2**18), ("library_product", 2 * 4096**3)]
+)
+def test_products_are_counted_by_instruction(name: str, flops: int, tmp_path: Path) -> None:
+    profile = read_report(planted.report(name, tmp_path))
+    done = [launch.metrics["matrix_flops"] for launch in profile.launches]
+    assert done == [flops, 0]
+
+
 @pytest.mark.parametrize("name", planted.NAMES)
 def test_reading_and_ranking_is_quick(name: str, tmp_path: Path) -> None:
     path = planted.report(name, tmp_path)

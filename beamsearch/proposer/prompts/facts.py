@@ -12,6 +12,7 @@ from beamsearch.proposer.questions import FirstQuestion, Question, Situation
 from beamsearch.records.measurement import Measurement
 from kernel_profiling.findings.budget import UNITS, WAITS, Budget, make_case
 from kernel_profiling.findings.findings import WORTH
+from kernel_profiling.findings.whole_call import matrix_work
 from kernel_profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
 from kernel_profiling.profile import Costs, Finding, Floor, Launch, Profile
 
@@ -197,6 +198,15 @@ def _traffic(profile: Profile, floor: Floor | None) -> str:
     return f"Traffic of one call: {'; '.join(parts)}."
 
 
+def _products(profile: Profile, floor: Floor | None) -> list[str]:
+    """What the matrix units did, where that is known."""
+    done, ratio = matrix_work(profile, floor)
+    if ratio is None:
+        return []
+    times = f"{ratio:.3g} times the problem's"
+    return [f"Products of one call: {done / 1e9:.4g} GFLOP on the matrix units, {times}."]
+
+
 def _configurations(profile: Profile) -> list[str]:
     """What the autotuners chose from, in a line."""
     told = []
@@ -300,7 +310,7 @@ def profiled(profile: Profile | None, floor: Floor | None, source: str = "") -> 
     case = make_case(profile, floor, None)
     pairs = zip(profile.launches, case.budgets, strict=True)
     shown = sorted(pairs, key=lambda pair: -(pair[0].share or 0))[:LAUNCHES]
-    lines = [_traffic(profile, floor)]
+    lines = [_traffic(profile, floor), *_products(profile, floor)]
     lines += [
         _launch(launch) + (_busy(budget, launch) if case.measured else "")
         for launch, budget in shown

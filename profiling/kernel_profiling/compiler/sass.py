@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -39,6 +40,7 @@ _CLASSES: dict[str, str] = {
 INDEX_CLASSES = frozenset({"integer", "uniform", "predicate"})
 """Classes that compute addresses, indices and masks in a kernel whose data are floats."""
 
+WARPS_A_GROUP = 4
 _FLOPS = {
     **dict.fromkeys(("FADD", "FMUL", "DADD", "DMUL"), 1),
     **dict.fromkeys(("FFMA", "DFMA", "HADD2", "HMUL2", "FADD2", "FMUL2"), 2),
@@ -108,6 +110,20 @@ def float_operations(sass: str) -> int:
     name = operation(sass)
     count = _FLOPS.get(name.partition(".")[0], 0)
     return 0 if name.startswith(("HFMA2.MMA", "HFMA2.BF16_V2")) and "-RZ, RZ" in sass else count
+
+
+def matrix_operations(sass: str) -> int:
+    """Multiplications and additions that one warp's share of a matrix instruction is; 0 for others,
+    and for one whose shape is not told.
+
+    `HGMMA.64x128x16` is of four warps, `HMMA.16816` (16 x 8 x 16) of one.
+    """
+    name = operation(sass)
+    group = re.match(r"[A-Z]GMMA\.(?:SP\.)?(\d+)x(\d+)x(\d+)", name)
+    if group:
+        return math.prod(map(int, group.groups())) * 2 // WARPS_A_GROUP
+    warp = re.match(r"[A-Z]MMA\.(?:SP\.)?(16|8)(8)(\d+)\b", name)
+    return math.prod(map(int, warp.groups())) * 2 if warp else 0
 
 
 def pipe(sass: str) -> str | None:

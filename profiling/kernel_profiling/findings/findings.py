@@ -96,7 +96,7 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
         whole_call.at_floor(case),
         *(whole_call.excess(case, level) for level in ("dram", "l2", "l1")),
         whole_call.idle_matrix_units(case),
-        whole_call.excess_arithmetic(case),
+        whole_call.excess_arithmetic(case) or whole_call.excess_products(case),
         whole_call.tail(case),
         whole_call.many_launches(case),
         whole_call.time_in_libraries(case),

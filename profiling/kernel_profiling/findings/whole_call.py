@@ -7,13 +7,16 @@ from collections import defaultdict
 
 from kernel_profiling.findings.budget import ARITHMETIC, UNITS, Case, known_gpu, line_shares
 from kernel_profiling.findings.diagnosis import Diagnosis
-from kernel_profiling.profile import FindingKind, Launch
+from kernel_profiling.profile import FindingKind, Floor, Launch, Profile
 
 AT_FLOOR = 1.05
 """Within this multiple of the floor there is nothing left that a kernel can change: the floor's
 own bandwidth is known no better than to a few percent."""
 EXCESS = 1.15
 """Excess from here: what a call leaves behind in the L2, and edges, move a counter by 10%."""
+
+EXCESS_PRODUCTS = 1.1
+"""The same of products; counted by instruction, they are exact."""
 
 
 def at_floor(case: Case) -> Diagnosis | None:
@@ -144,8 +147,7 @@ def excess_arithmetic(case: Case) -> Diagnosis | None:
     if ratio < 2 or not _without_matrix_units(case):
         return None
     gain = case.gain(dict.fromkeys((*ARITHMETIC, "l1", "lsu"), 1 / ratio))
-    zeros = floor.gives_away.zero_outputs if floor.gives_away is not None else 0.0
-    cause = f": {100 * zeros:.0f}% of the outputs are zero whatever the input" if zeros else ""
+    cause = _zeros(floor)
     return Diagnosis(
         FindingKind.EXCESS_ARITHMETIC,
         f"{ratio:.1f} times the arithmetic that the problem needs{cause}",
@@ -158,6 +160,47 @@ def excess_arithmetic(case: Case) -> Diagnosis | None:
         "compute those, in classes with the same terms, and write the rest without computing.",
         _heaviest(launches),
     )
+
+
+def excess_products(case: Case) -> Diagnosis | None:
+    """The matrix units do more than the problem's products and convolutions: tiles beyond its
+    sizes, what is masked, zeros.
+
+    From a tenth more, which the ends of large matrices take. Three TF32 products for one of float32
+    are what that needs. Bound: the products, and the operands brought for them, in proportion.
+    """
+    done, ratio = matrix_work(case.profile, case.floor)
+    if case.floor is None or ratio is None or ratio < EXCESS_PRODUCTS:
+        return None
+    return Diagnosis(
+        FindingKind.EXCESS_ARITHMETIC,
+        f"{ratio:.2f} times the products that the problem needs{_zeros(case.floor)}",
+        [
+            f"{done / 1e9:.4g} GFLOP on the matrix units; the problem has "
+            f"{case.floor.flops / 1e9:.4g}",
+            *_busiest(case),
+        ],
+        case.gain(dict.fromkeys(("matrix", "l1", "lsu"), 1 / ratio)),
+        "Find out which tiles reach beyond the problem's sizes, are masked or are zero: tiles of "
+        "other sides, two loops for what is whole and what is not, or the small dimension where "
+        "the tile's side is smallest.",
+        _heaviest(case.profile.launches),
+    )
+
+
+def matrix_work(profile: Profile, floor: Floor | None) -> tuple[float, float | None]:
+    """FLOP of the matrix units in a call, and how many times the problem's products that is; none
+    where one of them is not known, or the call multiplies elsewhere too."""
+    known = [n.metrics.get("matrix_flops") for n in profile.launches]
+    done = sum(flops or 0.0 for flops in known)
+    if floor is None or not (floor.flops and floor.products and done) or None in known:
+        return done, None
+    return done, done / floor.flops / (3 if floor.products == "float32" else 1)
+
+
+def _zeros(floor: Floor) -> str:
+    zeros = floor.gives_away.zero_outputs if floor.gives_away is not None else 0.0
+    return f": {100 * zeros:.0f}% of the outputs are zero whatever the input" if zeros else ""
 
 
 def _heaviest(launches: list[Launch]) -> list[int]:

@@ -158,6 +158,7 @@ sectors_over_ideal 1: global sectors moved over the fewest that the lanes' bytes
 lane_bytes byte: global bytes that lanes load into and store from registers, each use counted
 [pipes]
 lane_flops FLOP: float additions and multiplications on the ordinary cores, in all lanes
+matrix_flops FLOP: multiplications and additions of the matrix units
 [issue and stalls]
 idle_memory 1: share of the time in which nothing issued because warps waited for memory
 idle_barrier 1: share of the time in which nothing issued because warps waited at barriers
