@@ -84,7 +84,6 @@ def _diagnose(sections: dict[str, str]) -> str:
     kind = _find(r"`(\w+)`", _section(sections, "Your direction"), "direction")[1]
     _find(r"def kernel_function", _section(sections, "The kernel, `"), "kernel")
     _section(sections, "What a kernel is")
-    _section(sections, "Techniques")
     findings = _section(sections, "What the profile means")
     bound = r"\((?:at most ~?([\d.e+]+) times as fast)?[^\n]*?\)"
     mine = rf"^\d+\. \*\*{kind}\*\* {bound}: ([^\n]*)\n((?:   - .*\n)*)"
@@ -112,7 +111,6 @@ def _write(sections: dict[str, str]) -> str:
     source = _find(
         r"^(`{3,})python\n(.*?)^\1$", _section(sections, "The kernel to rewrite"), "kernel"
     )[2]
-    _section(sections, "Techniques")
     plan = _section(sections, "The plan")
     _find(r"^- Change: \S", plan, "plan")
     direction = _find(r"Direction `(\w+)`", plan, "direction")[1]
@@ -223,7 +221,6 @@ def _review(sections: dict[str, str]) -> str:
 def _first(sections: dict[str, str]) -> str:
     _section(sections, "Where a kernel can get")
     _section(sections, "What a kernel is")
-    _section(sections, "Techniques")
     return "I know no kernel for this by heart.\n"
 
 

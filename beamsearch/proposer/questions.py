@@ -32,6 +32,8 @@ class ProblemCard(Record):
     bindable: dict[str, str]
     """Names a kernel_function may ask for, with a tensor's shape and dtype, or the value; the
     shortest where several stand for one thing."""
+    buffers: tuple[str, ...] = ()
+    """Those of them that stand for the model's buffers, which its forward may update."""
     gradients: tuple[str, ...] = ()
     """What `backward_function` gives gradients for, in their order; none where it is not asked."""
     narrow_rows: dict[str, int]

@@ -95,7 +95,7 @@ def test_a_prompt_without_one_of_its_sections_cannot_be_answered(ask):
     headings = [heading for heading in read_sections(prompt) if heading]
     assert len(headings) >= 5
     for heading in headings:
-        if heading == "What was tried to repair it":
+        if heading in ("What was tried to repair it", "Techniques that may fit"):
             continue  # one may do without
         without = prompt.replace(f"\n## {heading}\n", "\n", 1)
         with pytest.raises(PromptBroken):
@@ -349,6 +349,37 @@ def test_to_one_who_sees_no_line_numbers_it_is_told_by_the_code():
     assert "the loop at line 999" in told  # there is no such line: nothing better is known
 
 
+def test_a_finding_names_code_to_one_who_sees_no_line_numbers():
+    code = variants_question().parent_source.splitlines()
+    number = next(n for n, line in enumerate(code, 1) if "tl.load(" in line)
+    known = (
+        variants_question()
+        .findings[0]
+        .with_values(
+            title=f"Narrow, most on line {number}",
+            evidence=[
+                f"line {number}: 9.6 sectors",
+                f"line {number}: 3% of it: {code[number - 1]}",
+            ],
+            lines=[],
+        )
+    )
+    prompt = render(variants_question(findings=[known]))
+    shown = code[number - 1].strip()[:40]
+    assert f"Narrow, most on `{shown}" in prompt and f"- `{shown}" in prompt
+    assert f"line {number}: 3% of it: " in prompt  # its code stands there already
+    assert f"line {number}: 9.6 sectors" in render(diagnosis_question(findings=[known]))
+
+
+def test_what_becomes_of_buffers_is_said_where_there_are_some():
+    plain = render(variants_question())
+    assert "in training mode" not in plain
+    card = variants_question().problem.with_values(buffers=("running_mean",))
+    assert "asks for `running_mean` has to leave there" in render(
+        variants_question().with_values(problem=card)
+    )
+
+
 def test_the_last_variant_goes_the_other_way_where_there_is_one():
     plain = render(variants_question())
     assert "each a different way to carry the plan out" in plain and "The other way" not in plain
@@ -419,10 +450,11 @@ def test_a_crash_before_any_comparison_is_not_said_to_compute_the_problem():
     assert "It computes the problem" not in prompt
 
 
-def test_notes_that_were_cut_are_not_said_to_be_none():
+def test_notes_that_were_cut_are_said_to_be_so_and_leave_no_heading():
     long = fields()["annotated_source"] + "\n" + "x = 1  # a line of a long kernel\n" * 600
     prompt = render(diagnosis_question(annotated_source=long))
-    assert "No note on file fits" not in prompt and "Left out here" in prompt
+    assert "Techniques that may fit" not in prompt
+    assert re.search(r"Left out to keep this short: .*\d notes on techniques", prompt)
 
 
 NORM = """

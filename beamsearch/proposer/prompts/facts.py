@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from beamsearch.proposer.questions import FirstQuestion, Question, Situation
+from beamsearch.proposer.questions import DiagnosisQuestion, FirstQuestion, Question, Situation
 from beamsearch.records.measurement import Measurement
 from kernel_profiling.findings.budget import UNITS, WAITS, Budget, make_case
 from kernel_profiling.findings.findings import WORTH
@@ -24,6 +24,8 @@ WAITED = 0.05
 """Share of the time from which a wait is told."""
 CODE_CHARACTERS = 60
 """Of a line of code that stands for its number."""
+SHORTEST_QUOTE = 12
+"""Characters of a line of code that a text holds only where it quotes it."""
 LOWERED = 8
 """Facts on products and loops."""
 REASON_CHARACTERS = 240
@@ -35,6 +37,10 @@ RULE_CHARACTERS = 320
 NO_HELP = ("Low Compression Rate", "PM Sampling Data", "Theoretical Occupancy")
 """Rules of Nsight Compute that no change of a kernel's source answers."""
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "registers": "registers"}
+
+
+_UNSET = re.compile(r",? ?\b(num_ctas: 1|maxnreg: None)\b")
+"""Parts of an autotuner's configuration that say nothing."""
 
 
 def gpu(name: str, dtype: str) -> str:
@@ -125,9 +131,8 @@ def standing(question: Question | FirstQuestion) -> list[str]:
             times = time.time_ms / floor.time_ms
             distance = f"Distance: {tilde(time)}{times:.3g} times the floor."
         lines.insert(1, distance)
-    numbered = question.purpose == "diagnosis"  # where the kernel stands with its line numbers
-    source = "" if numbered else question.parent_source
-    return [_time(time), *lines, *profiled(question.profile, floor, source)]
+    found = profiled(question.profile, floor)
+    return [_time(time), *lines, *(_for_reader(question, line) for line in found)]
 
 
 def profile_note(profile: Profile) -> str:
@@ -215,7 +220,7 @@ def _configurations(profile: Profile) -> list[str]:
         parts += [f"{one.spill_bytes} bytes spilled"] if one.spill_bytes else []
         parts += [f"{size(one.shared_bytes)} shared"] if one.shared_bytes else []
         time = f"{one.time_ms:.4g} ms" if one.time_ms is not None else "not timed"
-        told.append(f"{one_line(one.config, 120)}: {time} ({', '.join(parts)})")
+        told.append(f"{one_line(_UNSET.sub('', one.config), 200)}: {time} ({', '.join(parts)})")
     more = len(profile.configurations) - len(told)
     left = f"; and {more} slower" if more else ""
     return [f"The autotuner's configurations: {'; '.join(told)}{left}."] if told else []
@@ -272,9 +277,9 @@ def finding(question: Situation, item: Finding) -> dict[str, Any]:
     return {
         "kind": str(item.kind),
         "gain": _bound(item, tilde),
-        "title": one_line(item.title) + ("." if item.seen_as else ""),
+        "title": one_line(_for_reader(question, item.title)) + ("." if item.seen_as else ""),
         "seen_as": ", ".join(f"`{kind}`" for kind in item.seen_as),
-        "evidence": [one_line(text) for text in item.evidence],
+        "evidence": [one_line(_for_reader(question, text)) for text in item.evidence],
         "lines": quoted[:LINES_QUOTED] + ([f"and {more} more lines"] if more > 0 else []),
         "advice": one_line(item.advice, 600),
     }
@@ -302,9 +307,8 @@ def direction_note(question: Situation) -> str:
     return note
 
 
-def profiled(profile: Profile | None, floor: Floor | None, source: str = "") -> list[str]:
-    """Traffic and launches, a line each; of what the compiler made the code, where there is a
-    `source`, instead of line numbers."""
+def profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
+    """Traffic and launches, a line each."""
     if profile is None:
         return []
     case = make_case(profile, floor, None)
@@ -317,16 +321,18 @@ def profiled(profile: Profile | None, floor: Floor | None, source: str = "") -> 
     ]
     told = {fact: None for launch, _ in shown for fact in launch.lowering}
     if told:
-        facts = [_by_code(fact, source) for fact in list(told)[:LOWERED]]
-        lines.append(f"The compiler made of it: {'. '.join(facts)}.")
+        lines.append(f"The compiler made of it: {'. '.join(list(told)[:LOWERED])}.")
     if len(profile.launches) > LAUNCHES:
         lines.append(f"{len(profile.launches) - LAUNCHES} smaller launches besides.")
     return lines + _configurations(profile)
 
 
-def _by_code(fact: str, source: str) -> str:
-    """What the compiler made of some lines, with their code in the place of their numbers."""
-    code = source.splitlines()
+def _for_reader(question: Situation, text: str) -> str:
+    """The text with the code of lines in the place of their numbers, for one who is not shown
+    these; not where the code stands behind the number."""
+    if isinstance(question, DiagnosisQuestion):
+        return text
+    code = question.parent_source.splitlines()
 
     def quoted(match: re.Match[str]) -> str:
         numbers = [int(number) for number in re.findall(r"\d+", match[0])]
@@ -335,7 +341,9 @@ def _by_code(fact: str, source: str) -> str:
         texts = [f"`{one_line(code[number - 1], CODE_CHARACTERS)}`" for number in numbers]
         return (" to " if " to " in match[0] else ", ").join(dict.fromkeys(texts))
 
-    return re.sub(r"\blines? \d+(?:(?:, | to )\d+)*", quoted, fact)
+    lines = r"\blines? \d+(?:(?:, | to )\d+)*\b"
+    behind = any(len(line.strip()) >= SHORTEST_QUOTE and line.strip() in text for line in code)
+    return text if behind else re.sub(lines, quoted, text)
 
 
 def size(count: float) -> str:

@@ -31,6 +31,7 @@ def make_card(problem: Problem, torch_version: str, triton_version: str) -> Prob
         **{k: tuple(v.shape) for k, v in values.items() if isinstance(v, torch.Tensor)},
         "the output": work.output_shape,
     }
+    buffers = {id(buffer) for buffer in instance.model.buffers()}
     aligned = {
         name: gcd(shape[-1] * size, WIDEST_BYTES)
         for name, shape in shapes.items()
@@ -46,6 +47,7 @@ def make_card(problem: Problem, torch_version: str, triton_version: str) -> Prob
         bindable={
             name: _described(values[name]) + drawn.get(name, "") for name in _shortest(instance)
         },
+        buffers=tuple(name for name in _shortest(instance) if id(values[name]) in buffers),
         gradients=tuple(name for name, depends in depend.items() if depends),
         narrow_rows={name: size for name, size in aligned.items() if size < WIDEST_BYTES},
         smallest=_smallest(problem, values),

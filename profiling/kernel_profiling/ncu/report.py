@@ -191,7 +191,8 @@ def _derived(values: _Values, instructions: list[Instruction]) -> dict[str, floa
         found["lane_flops"] = sum(
             (i.lanes_on or 0) * sass.float_operations(i.sass) for i in instructions
         )
-    work = [(i.executed, sass.matrix_operations(i.sass)) for i in instructions if i.kind == "matrix"]
+    products = [i for i in instructions if i.kind == "matrix"]
+    work = [(i.executed, sass.matrix_operations(i.sass)) for i in products]
     if instructions and all(times is not None and each for times, each in work):
         found["matrix_flops"] = sum((times or 0) * each for times, each in work)
     return found | _idle(values)
