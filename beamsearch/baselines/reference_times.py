@@ -58,10 +58,8 @@ def rescale(cached: Baselines, now: Measurement) -> Baselines:
     scaled: dict[str, Measurement] = {}
     for name in BASELINES:
         then: Measurement | None = getattr(cached, name)
-        if then is not None and then.p20_ms is not None and then.p80_ms is not None:
-            times = {"time_ms": then.time_ms, "p20_ms": then.p20_ms, "p80_ms": then.p80_ms}
-            update = {which: time * factor for which, time in times.items()}
-            scaled[name] = then.with_values(**update, visit=now.visit)
+        if then is not None:
+            scaled[name] = then.scaled(factor).with_values(visit=now.visit)
     return Baselines.model_validate(scaled | {"anchor": now, "rescaled_from": cached.anchor.visit})
 
 

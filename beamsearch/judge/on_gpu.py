@@ -29,6 +29,7 @@ from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.timing.measure import Comparer, Sweeper, Visit
+from beamsearch.judge.timing.pairs import compare_fitting
 from beamsearch.judge.timing.timing import prepare, time_calls
 from beamsearch.judge.verification.decide import check_elsewhere, shapes_for
 from beamsearch.judge.verification.inputs import InputSet, InputSets
@@ -185,8 +186,11 @@ class MeasuringJudge:
         return Sweep(times_ms=sweep.times_ms, failed=failed | sweep.failed)
 
     def compare(self, subjects: Sequence[Subject]) -> Comparison:
-        """Times of several subjects, interleaved. Raises ProblemError where they and the oracle do
-        not fit on the GPU together."""
+        """Times of several subjects, interleaved. Raises ProblemError where not even two of them
+        and the oracle fit on the GPU together."""
+        return compare_fitting(self._compared, subjects)
+
+    def _compared(self, subjects: Sequence[Subject]) -> Comparison:
         sources = {s.name: source_of(s) for s in subjects if s.kind == "kernel"}
         forms: dict[str, Sequence[Form]] = {}
         chosen: dict[str, Form] = {}
@@ -198,9 +202,8 @@ class MeasuringJudge:
                 failed[name] = rejection.reason
         with self._python.opened(sources[n] for n in forms) as call, self._holding("comparing"):
             self._make_room()
-            told = f"{self._problem.name} does not fit on this GPU beside {len(subjects)} subjects"
             with (
-                fitting(f"{told}; compare fewer at once"),
+                fitting(f"{self._problem.name} does not fit here beside {len(subjects)} subjects"),
                 self._visit.timed_inputs(self._true_sets()) as timed,
             ):
                 for name, some in forms.items():
