@@ -25,7 +25,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(4, 4, 514, 514)]
+    return [torch.randn(16, 4, 1026, 1026)]
 
 
 def get_init_inputs():
@@ -44,7 +44,7 @@ def test_little_more_than_an_output_and_a_short_one(tmp_path):
     every = expect(instance, other.inputs, torch.float32, "outliers")
     (result,) = run_oracle(instance, instance.inputs, torch.float32)
     size = result.nbytes
-    assert size > 200e6
+    assert size > 4e9  # many pieces
     run_oracle(instance, instance.inputs, torch.float32)  # the library's own memory
     del other
     torch.cuda.reset_peak_memory_stats()
