@@ -67,9 +67,9 @@ class Rejected(Exception):
 OUTSIDE = "; the kernel probably reads or writes outside its tensors"
 CUDA_HINTS = {
     **dict.fromkeys(("address", "memory access", "device-side assert"), OUTSIDE),
-    "illegal instruction": "; an instruction met what it does not take: look at offsets along the "
-    "last dimension of tensor descriptors (multiples of 16 bytes), at operands of tl.dot, at inline "
-    "assembly",
+    "illegal instruction": "; an instruction met what it does not take: look at offsets along "
+    "the last dimension of tensor descriptors (multiples of 16 bytes), at operands of tl.dot, at "
+    "inline assembly",
     "out of resources": "; it asks for more registers or shared memory than a block may have",
 }
 """Words of an error of CUDA -> what is usually behind it."""
