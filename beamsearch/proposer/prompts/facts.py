@@ -19,7 +19,7 @@ from kernel_profiling.profile import Costs, Finding, Floor, Launch, Profile
 LAUNCHES = 6
 """Launches listed, by share of the call; a call with more has a finding that says so."""
 BUSIEST = 3
-"""Units of a launch that are told, and the matrix units wherever they are used."""
+"""Units of a launch that are told, device memory, and the matrix units wherever they are used."""
 WAITED = 0.05
 """Share of the time from which a wait is told."""
 CODE_CHARACTERS = 60
@@ -154,7 +154,8 @@ def _time(time: Measurement | None) -> str:
     if time.source == "modelled":
         return f"Time: {time} (modelled)."
     spread = f"; 20% to 80% of calls {time.p20_ms:.4g} to {time.p80_ms:.4g} ms"
-    return f"Time: {time} (measured with a cold L2, start and end of the call included{spread})."
+    how = f"measured with a cold L2, start and end of the call included{spread}"
+    return f"Time: {time} ({how}); launches' times are the profiler's."
 
 
 def _costs(costs: Costs) -> str:
@@ -254,7 +255,8 @@ def _busy(budget: Budget, launch: Launch) -> str:
     """How busy a launch's units are and what its warps wait for; nothing where neither is known."""
     busiest = sorted(budget.busy, key=lambda unit: -budget.busy[unit])
     told = busiest[:BUSIEST]
-    told += ["matrix"] if launch.matrix_instructions and "matrix" in busiest[BUSIEST:] else []
+    always = {"dram": True, "matrix": bool(launch.matrix_instructions)}
+    told += [unit for unit in busiest[BUSIEST:] if always.get(unit)]
     waits = {name: launch.metrics.get(name, 0.0) for name in WAITS}
     nothing = [f"{share:.0%} for {WAITS[n]}" for n, share in waits.items() if share >= WAITED]
     idle = f"; waiting {', '.join(nothing)}" if nothing else ""
