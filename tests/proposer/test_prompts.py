@@ -105,7 +105,7 @@ def test_a_prompt_without_one_of_its_sections_cannot_be_answered(ask):
 def test_measured_times_are_told_with_spread_and_distance():
     prompt = render(diagnosis_question())
     assert "Time: 2.897 ms (measured with a cold L2, start and end of the call included; " in prompt
-    assert "20% to 80% of calls 2.896 to 2.898 ms)." in prompt
+    assert "20% to 80% of calls 2.896 to 2.898 ms);" in prompt
     assert "Distance: 5.57 times the floor." in prompt
     assert "L1 104 GB, 43.5 times the least" in prompt
     assert "~" not in prompt
