@@ -48,7 +48,9 @@ def headline(run: RunData) -> list[tuple[str, str]]:
         over["the input kernel"] = now.over_input
     told = [(f"{about}{value:.2f}x", f"faster than {name}") for name, value in over.items()]
     if now.of_floor is not None:
-        told.append((f"{about}{now.of_floor:.2f}x", "the floor, the least time there can be"))
+        told.append(
+            (f"{about}{now.of_floor:.2f}x", "the time of the floor, the least there can be")
+        )
     return told
 
 
@@ -127,7 +129,12 @@ def belief(run: RunData) -> list[str]:
             f"under {run.noise:.0%} is a tie, and none of them is evidence of a speedup."
         )
     else:
-        told.append("The run has not come to its end: the winner was not timed a second time.")
+        told.append(
+            "The run has not come to its end: the winner was not timed beside the baselines yet."
+        )
+        known = [(name, getattr(run.record.baselines, name)) for name in BASELINES]
+        times = [f"{called(name)} {spread(time)}" for name, time in known if time is not None]
+        told += [f"As the run began, the baselines took: {', '.join(times)}."] if times else []
     ties = tied(run)
     if ties:
         told.append(
