@@ -10,6 +10,7 @@ beside the problem of its name from DIR (a checkout of KernelBench); `resume` go
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tarfile
@@ -43,16 +44,20 @@ def restore(archive: Path, folder: Path, problems: Path) -> list[Path]:
     """The runs' folders. Raises FileNotFoundError for a problem that is not under `problems`."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive) as members:
-        names = sorted({Path(n).parts[0] for n in members.getnames() if len(Path(n).parts) > 1})
-        found = {name: next(problems.rglob(f"{name}.py"), None) for name in names}
-        for name, file in found.items():
+        records = [Path(n) for n in members.getnames() if Path(n).match("*/run.json")]
+        found: dict[str, Path] = {}
+        for path in sorted(records):
+            record = members.extractfile(str(path))
+            assert record is not None
+            problem = json.load(record)["problem"]
+            file = next(problems.rglob(f"{problem}.py"), None)
             if file is None:
-                raise FileNotFoundError(f"no {name}.py under {problems}")
+                raise FileNotFoundError(f"no {problem}.py under {problems}")
+            found[path.parent.name] = file
         members.extractall(folder, filter="data")
     for name, file in found.items():
-        assert file is not None
         shutil.copyfile(file, folder / name / "problem.py")
-    return [folder / name for name in names]
+    return [folder / name for name in found]
 
 
 def main() -> None:

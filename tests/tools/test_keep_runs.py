@@ -8,7 +8,7 @@ from tools.keep_runs import keep, restore
 
 FILES = {
     "problem.py": "theirs",
-    "run.json": "{}",
+    "run.json": '{"problem": "89_cumsum"}',
     ".secret_seed": "7",
     ".lock": "",
     "requests-a.jsonl": "theirs",
@@ -21,8 +21,8 @@ FILES = {
 }
 
 
-def test_what_is_kept_goes_on_beside_the_problem_of_its_name(tmp_path):
-    run, problems = tmp_path / "89_cumsum", tmp_path / "bench" / "level1"
+def test_what_is_kept_goes_on_beside_the_problem_that_it_names(tmp_path):
+    run, problems = tmp_path / "mine", tmp_path / "bench" / "level1"
     for name, text in FILES.items():
         path = run / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def test_what_is_kept_goes_on_beside_the_problem_of_its_name(tmp_path):
     archive = tmp_path / "kept.tar.xz"
     keep(archive, [run])
     with tarfile.open(archive) as members:
-        assert {name.removeprefix("89_cumsum/") for name in members.getnames()} == {
+        assert {name.removeprefix("mine/") for name in members.getnames()} == {
             *("run.json", ".secret_seed", "responses0.jsonl"),
             "optimization_trace/round_1/workers/w0/opt_reply.txt",
         }
