@@ -68,8 +68,7 @@ def settled(
     )
     if shared.executor.measures:
         for name in standing.timed_again:
-            again = by_name[name].with_values(confirmed_ratio=standing.times[name])
-            by_name[name] = again
+            by_name[name] = by_name[name].with_values(confirmed_ratio=standing.times[name])
     return Settled([by_name[c.name] for c in candidates], by_name, standing)
 
 

@@ -327,19 +327,12 @@ def test_where_no_counter_names_a_fault_launch_parameters_are_what_is_left() -> 
 
 
 def with_products(ratio: float, products: str = "bfloat16") -> tuple[Profile, Floor]:
-    """Half the time is the matrix units', which do so many times the problem's products."""
+    """A launch whose matrix units, its busiest, do so many times the problem's products."""
+    known = profile_of("77")
     metrics = {"matrix_flops": ratio * 1e12, "matrix_busy": 80.0, "dram_busy": 30.0}
-    launch = Launch(
-        name="product",
-        triton=True,
-        grid=(1024, 1, 1),
-        threads=128,
-        duration_us=2000,
-        matrix_instructions=8,
-        metrics=metrics,
-    )
+    launch = known.launches[0].with_values(metrics=metrics, matrix_instructions=8)
     floor = floor_of("77").with_values(flops=int(1e12), products=products)
-    return Profile(source="ncu", gpu="NVIDIA H200", launches=[launch]), floor
+    return known.with_values(launches=[launch]), floor
 
 
 def test_tiles_beyond_the_problems_sizes_are_products_in_vain() -> None:

@@ -64,13 +64,13 @@ class Writer:
         return Reply(text="a way\n```python\ndef kernel_function(x):\n    ...\n```\n", author="m")
 
 
-def gather(trace):
+def gather(trace, quick=True):
     return FirstKernels(
         trace=trace,
         executor=RemoteExecutor("NVIDIA H200"),
         proposer=Writer(),
         question=first_question(),
-        quick=True,
+        quick=quick,
         stop=StopToken(),
         tell=print,
     ).gather()
@@ -96,6 +96,8 @@ def test_the_compiler_tunes_without_libraries_only_where_nobody_else_has_a_kerne
     # Then a GPU is waited for, to tune, only after the model has nothing correct
     if correct:
         assert "kernel_function" in gather(trace)
+        with pytest.raises(Waiting, match="GPU step"):  # for the tuned one
+            gather(trace, quick=False)
     else:
         with pytest.raises(Waiting, match="GPU step"):
             gather(trace)

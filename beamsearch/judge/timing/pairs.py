@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
+
 from beamsearch.errors import ProblemError
 from beamsearch.records.job import Comparison, Subject
 
@@ -11,12 +13,12 @@ from beamsearch.records.job import Comparison, Subject
 def compare_fitting(
     compare: Callable[[Sequence[Subject]], Comparison], subjects: Sequence[Subject]
 ) -> Comparison:
-    """All together; where they and the oracle do not fit, each with the last one alone. Raises the
-    ProblemError of two that do not fit, or of any other kind."""
+    """All together; where they and the oracle do not fit, each with the last one alone. Raises
+    ProblemError where two do not fit, and one with another cause at once."""
     try:
         return compare(subjects)
-    except ProblemError:
-        if len(subjects) <= 2:
+    except ProblemError as error:
+        if len(subjects) <= 2 or not isinstance(error.__cause__, torch.OutOfMemoryError):
             raise
     return joined(
         [compare([subject, subjects[-1]]) for subject in subjects[:-1]], subjects[-1].name

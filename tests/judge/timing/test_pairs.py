@@ -1,6 +1,7 @@
 """Subjects that do not fit on a GPU all at once are compared two at a time."""
 
 import pytest
+import torch
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.timing.pairs import compare_fitting
@@ -29,7 +30,7 @@ class Gpu:
         names = [subject.name for subject in subjects]
         self.asked.append(names)
         if len(names) > self.room:
-            raise ProblemError("does not fit")
+            raise ProblemError("does not fit") from torch.OutOfMemoryError()
         times = {n: TIMES[n] * self.speed for n in names if n not in self.fails}
         self.speed *= 1.5
         return Comparison(
@@ -67,3 +68,15 @@ def test_one_that_fails_takes_no_other_along():
 def test_two_that_do_not_fit_are_an_error():
     with pytest.raises(ProblemError, match="does not fit"):
         compare_fitting(Gpu(room=1).compare, SUBJECTS)
+
+
+def test_another_error_is_not_tried_again():
+    asked = []
+
+    def compare(subjects):
+        asked.append(subjects)
+        raise ProblemError("the reference fails")
+
+    with pytest.raises(ProblemError, match="the reference fails"):
+        compare_fitting(compare, SUBJECTS)
+    assert len(asked) == 1
