@@ -48,7 +48,8 @@ COMPILE_ERRORS = {
 
 class Rejected(Exception):
     """A candidate failed a stage. `raised`: the kernel itself raised, and its process is as good as
-    before. `work`: interpreted operations that were spent on it, where they were counted."""
+    before. `work`: interpreted operations that were spent on it, where they were counted.
+    `short_of_memory`: it might pass where there is more."""
 
     def __init__(
         self,
@@ -58,10 +59,12 @@ class Rejected(Exception):
         *,
         raised: bool = False,
         work: float = 0.0,
+        short_of_memory: bool = False,
     ) -> None:
         self.reason = reason if len(reason) <= MOST_REASON else f"{reason[:MOST_REASON]} …"
         super().__init__(self.reason)
         self.outcome, self.stage, self.raised, self.work = outcome, stage, raised, work
+        self.short_of_memory = short_of_memory
 
 
 OUTSIDE = "; the kernel probably reads or writes outside its tensors"
@@ -171,6 +174,7 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
     quoted = f"at line {details.get('line')} (`{details.get('text', '')}`)"
     at = f" {one_line(quoted, MOST_QUOTED)}" if details.get("line") else ""
     outcome, raised, work = Outcome.CRASHED, False, 0.0
+    is_short = kind in ("OutOfMemoryError", "MemoryError")
     if details.get("binding"):
         outcome, stage, reason = Outcome.INVALID, Stage.LOAD, message
     elif kind == "Refused":  # by our own code, in the middle of the kernel's
@@ -195,13 +199,13 @@ def rejection_of(stage: Stage, what: str, error: ToldError) -> Rejected:
         first = message.splitlines()[0]
         hint = next((hint for words, hint in CUDA_HINTS.items() if words in first), "")
         reason = f"{what}: {first}{at}{hint}"
-    elif kind in ("OutOfMemoryError", "MemoryError"):
+    elif is_short:
         reason = f"{what}: {kind}{at}: {short.split('. GPU ')[0]}"
     elif stage is Stage.LOAD:
         outcome, reason = Outcome.INVALID, f"fails to import{at}: {kind}: {short}"
     else:
         reason, raised = f"{what}: raises {kind}{at}: {short}", True
-    return Rejected(outcome, stage, reason, raised=raised, work=work)
+    return Rejected(outcome, stage, reason, raised=raised, work=work, short_of_memory=is_short)
 
 
 def number_in(told: Any) -> float:

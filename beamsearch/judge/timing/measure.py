@@ -188,17 +188,25 @@ class Comparer:
     _failed: dict[str, str] = field(default_factory=dict)
     _lost: set[str] = field(default_factory=set)
     """Of those, the ones that another's fault took along."""
+    _is_pair: bool = True
+    """Whether there are no fewer to compare."""
     _is_slow: bool = False
     """Whether torch.compile ran out of time."""
 
     def run(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> Comparison:
-        """Times of all subjects; `forms` are the kernels' plans, by name."""
+        """Times of all subjects; `forms` are the kernels' plans, by name. Raises OutOfMemoryError
+        where fewer of them might fit."""
         before = gpu_state(self.visit.gpu_uuid)
+        self._is_pair = len(subjects) <= 2
         try:
             self._prepare_all(subjects, forms)
             if any(timing.estimate >= 30 for timing in self._timings.values()):
                 self._rounds = ROUNDS // 2
             undisturbed(self._take_turns)
+        except torch.OutOfMemoryError:
+            for runner in self._runners.values():
+                runner.end()  # what it holds is wanted by those that come next
+            raise
         finally:
             if False in self._runners:
                 self._runners[False].end()
@@ -227,6 +235,8 @@ class Comparer:
         try:
             action(*given)
         except Rejected as rejection:
+            if rejection.short_of_memory and not self._is_pair:
+                raise torch.OutOfMemoryError(rejection.reason) from rejection
             self._failed[name] = rejection.reason
             lost = self._timings.pop(name, None)
             self.timed.sets.mend()  # the others must not find what it wrote
