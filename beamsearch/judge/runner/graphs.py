@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from beamsearch.judge.sandbox.memory import give_back_if_short
+
 WARM_CALLS = 3
 """Calls on the side stream before one is captured, as torch wants it: libraries take memory in the
 first, and a compiled reference is compiled in it."""
@@ -29,6 +31,7 @@ def captured(run: Run) -> Run:
         for _ in range(WARM_CALLS):
             run()
     torch.cuda.synchronize()
+    give_back_if_short(f"cuda:{torch.cuda.current_device()}")  # this stream's, and the plain calls'
     graph = torch.cuda.CUDAGraph()
     pool = cuda.graph_pool_handle()
     try:

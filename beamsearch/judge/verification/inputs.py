@@ -198,6 +198,7 @@ class InputSet:
         instance = self.sets.instance(new, self.distribution)
         # Nothing above changed the set: memory may have run out.
         self.seed, self.sway, self.awaits_oracle = new, None, True
+        self.expected = [item.without_oracle() for item in self.expected]
         fill_all(self.shared.inputs, instance)
         del instance
         self.sets.release(only_if_short=True)
