@@ -181,6 +181,7 @@ def roofline(run: RunData) -> Plot | None:
         return None
     work = floor.flops or floor.least_bytes
     scale = 1e12 if floor.flops else 1e9
+    what = "FLOPs" if floor.flops else "needed bytes"
     unit = "TFLOP/s" if floor.flops else "GB/s of needed bytes"
     rates = {
         name: work / (time * run.input_time.time_ms * 1e-3) / scale
@@ -209,14 +210,15 @@ def roofline(run: RunData) -> Plot | None:
         axes.set_yscale("log")
         _plain_ticks(axes.xaxis, "")
         _plain_ticks(axes.yaxis, "")
-        what = "FLOPs" if floor.flops else "needed bytes"
         axes.set_xlabel(f"{what} a byte that device memory moves")
         axes.set_ylabel(f"{run.about}{unit}")
         axes.legend(frameon=False, fontsize=9)
 
     told = (
         f"{len(reach)} of {len(rates)} verified kernels have a profile and stand under the roof; "
-        f"the others are ticks at the left edge. The winner does {run.about}"
+        f"the others are ticks at the left edge. Rates are the problem's own least {what} over a "
+        "kernel's time, not what its instructions did, which may be more. The winner does "
+        f"{run.about}"
         f"{rates.get(run.winner.name, 0):.4g} {unit}; at the floor it would be "
         f"{run.about}{work / floor.time_ms * 1e3 / scale:.4g}."
     )
@@ -372,7 +374,8 @@ def _told(run: RunData) -> str:
         lines.append(f"the floor {run.about}{run.floor_speedup:.2f}x")
     against = f" Lines: {', '.join(lines)}." if lines else ""
     return (
-        "Speedup over the input kernel in the same visit, on a logarithmic scale; bars go from the "
+        "Speedup over the input kernel in the same visit (one stay of the run on one GPU), on a "
+        "logarithmic scale; bars go from the "
         f"20th to the 80th percentile. The best so far: {steps or 'the input kernel'}.{against}"
     )
 
