@@ -59,7 +59,11 @@ class Attempt(Record):
     """As printed: `0.541 ms` or `~0.541 ms`."""
     modelled: bool = False
     """Whether that time is modelled."""
+    parent_time: str | None = None
+    """As printed, of a visit that may be another."""
     speedup_over_parent: float | None = None
+    is_timed_again: bool = False
+    """Whether that speedup is of both taking turns, at the end of their round."""
     expected: float | None = None
     """The speedup over the parent that its plan expected."""
     repair_of: str | None = None

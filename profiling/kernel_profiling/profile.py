@@ -44,6 +44,9 @@ class LineCounters(Record):
     """Places in the machine code that divide by an integer the compiler did not know."""
     load_lanes_on: float | None = None
     """Lanes, of 32, that this line's masked global loads really load for."""
+    copies: int | None = None
+    """Executed copies of blocks or parts of blocks, such as loads by tensor descriptors: one moves
+    what no lane has a part of, and no sector is counted at it."""
 
 
 class Rule(Record):

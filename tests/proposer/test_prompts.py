@@ -116,7 +116,7 @@ def test_modelled_numbers_carry_a_tilde_and_are_called_modelled(ask):
     prompt = render(ask(modelled=True))
     assert "Time: ~3.117 ms (modelled)." in prompt and "Nothing was run" in prompt
     assert "Distance: ~6.26 times the floor." in prompt
-    assert "DRAM ~2.4 GB, ~1 times the least; L2, L1, registers missing" in prompt
+    assert "DRAM ~2.4 GB, ~1 times the least (takes ~0.5 ms); L2, L1, registers missing" in prompt
     assert "at most ~3.1 times" in prompt and "at most 3.1" not in prompt
     assert "measured" not in prompt.split("## What the profile means")[0].replace(
         "modelled, not measured", ""
@@ -385,7 +385,7 @@ def test_the_last_variant_goes_the_other_way_where_there_is_one():
     assert "each a different way to carry the plan out" in plain and "The other way" not in plain
     way = Sketch(idea="one program a row, no division at all", expected_speedup=1.25)
     prompt = render(variants_question(other_way=way))
-    assert "the first carries the plan out, the last goes the other way" in prompt
+    assert 'the first carries the plan out, the last carries out "The other way"' in prompt
     assert "The other way: one program a row, no division at all (expected: 1.25 times" in prompt
     three = render(variants_question(variants=3, other_way=way))
     assert "all but the last carry the plan out" in three

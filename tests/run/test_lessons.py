@@ -46,7 +46,9 @@ def candidate(name: str, parent: str | None, description: str, time_ms: float) -
     )
 
 
-TAUGHT = Lesson(text="8 warps were 20% slower", avoid=False, round=1, teacher="r1-w0-v0")
+TAUGHT = Lesson(
+    text="8 warps were 20% slower", avoid=False, round=1, teacher="r1-w0-v0", told_by="r1-w0"
+)
 
 
 @pytest.mark.parametrize(
@@ -96,11 +98,16 @@ def test_on_a_recorded_run_only_the_same_idea_turned_round_drops_a_lesson():
 
 
 def test_lessons_say_who_taught_them_and_stand_once():
-    first = Lesson(text="strips pay", avoid=False, round=1, teacher="r1-w0-v0")
-    second = Lesson(text="strips pay", avoid=False, round=2, teacher="r2-w3-v1-f1")
-    named = Lesson(text="r1-w2-v0 spills", avoid=False, round=1, teacher="r1-w2-v0")
-    told = worded([first, second, named], avoid=False)
-    assert told == ["[r1-w0-v0, r2-w3-v1-f1] strips pay", "r1-w2-v0 spills"]
+    def taught(text: str, by: str, teacher: str) -> Lesson:
+        return Lesson(text=text, avoid=False, round=1, teacher=teacher, told_by=by)
+
+    every = [
+        taught("strips pay", "r1-w0, from r0-s0", "r1-w0-v0"),
+        taught("strips pay", "r2-w3, from r1-w0-v0", "r2-w3-v1-f1"),
+        taught("r1-w2-v0 spills", "r1-w2-v0, from r0-s0", "r1-w2-v0"),
+    ]
+    told = worded(every, avoid=False)
+    assert told == ["[r1-w0, from r0-s0; r2-w3, from r1-w0-v0] strips pay", "r1-w2-v0 spills"]
 
 
 def test_earlier_runs_are_kept_in_the_runs_own_folder(tmp_path):

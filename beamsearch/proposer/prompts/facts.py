@@ -10,6 +10,7 @@ from typing import Any
 
 from beamsearch.proposer.questions import DiagnosisQuestion, FirstQuestion, Question, Situation
 from beamsearch.records.measurement import Measurement
+from kernel_profiling.compiler.occupancy import limits_per_sm
 from kernel_profiling.findings.budget import UNITS, WAITS, Budget, make_case
 from kernel_profiling.findings.findings import WORTH
 from kernel_profiling.findings.whole_call import matrix_work
@@ -33,6 +34,10 @@ LINES_QUOTED = 4
 CONFIGURATIONS = 6
 """Of an autotuner's, the fastest."""
 RULES = 3
+LEAST_RULE = 1.0
+"""Percent of the call that a rule estimates at least."""
+SMALL_LAUNCH = 0.02
+"""Share of the call below which a launch is told in short."""
 RULE_CHARACTERS = 320
 NO_HELP = ("Low Compression Rate", "PM Sampling Data", "Theoretical Occupancy")
 """Rules of Nsight Compute that no change of a kernel's source answers."""
@@ -93,7 +98,8 @@ def rules(profile: Profile) -> list[str]:
         for rule in launch.rules
         if rule.estimated_speedup_percent and rule.name not in NO_HELP
     ]
-    several = len({name for _, name, _ in found}) > 1
+    found = [item for item in found if item[0] >= LEAST_RULE]
+    several = len(profile.launches) > 1
     lines = []
     for percent, name, rule in sorted(found, key=lambda item: -item[0])[:RULES]:
         # Without the sentences that point into the profiler's own pages.
@@ -161,8 +167,8 @@ def _time(time: Measurement | None) -> str:
 def _costs(costs: Costs) -> str:
     return (
         f"Seen on this GPU: {costs.l2_gb_s:.4g} GB/s from the L2 for what is in it (a call begins "
-        f"with a cold one); {costs.barrier_us:.2g} us for a barrier of one program an SM, launched "
-        f"together; {costs.launch_us:.2g} us for one launch more."
+        f"with a cold one); {costs.barrier_us:.2g} us for a barrier across the grid (a program an "
+        f"SM, launched together); {costs.launch_us:.2g} us for one launch more."
     )
 
 
@@ -190,6 +196,8 @@ def _floor(floor: Floor) -> str:
 
 def _traffic(profile: Profile, floor: Floor | None) -> str:
     tilde = "~" if profile.source == "compiler" else ""
+    rates = {"dram": floor.bandwidth_gb_s} if floor else {}
+    rates |= {"l2": floor.costs.l2_gb_s} if floor and floor.costs else {}
     parts = []
     for level, name in LEVELS.items():
         moved = profile.traffic.get(level)
@@ -197,11 +205,14 @@ def _traffic(profile: Profile, floor: Floor | None) -> str:
             continue
         least = floor.least_bytes if floor else 0
         multiple = f", {tilde}{moved / least:.3g} times the least" if least else ""
-        parts.append(f"{name} {tilde}{size(moved)}{multiple}")
+        takes = f" (takes {tilde}{moved / rates[level] / 1e6:.3g} ms)" if level in rates else ""
+        parts.append(f"{name} {tilde}{size(moved)}{multiple}{takes}")
     missing = [name for level, name in LEVELS.items() if level not in profile.traffic]
     if missing:
         parts.append(f"{', '.join(missing)} missing")
-    return f"Traffic of one call: {'; '.join(parts)}."
+    copied = any(launch.metrics.get("tma_read_bytes") for launch in profile.launches)
+    note = " Copies of blocks by descriptors do not count at the L1." if copied else ""
+    return f"Traffic of one call: {'; '.join(parts)}.{note}"
 
 
 def _products(profile: Profile, floor: Floor | None) -> list[str]:
@@ -227,28 +238,48 @@ def _configurations(profile: Profile) -> list[str]:
     return [f"The autotuner's configurations: {'; '.join(told)}{left}."] if told else []
 
 
-def _launch(launch: Launch) -> str:
+def _launch(launch: Launch, part: Gpu | None) -> str:
     x, y, z = launch.grid
     grid = " x ".join(str(n) for n in ((x, y, z) if z > 1 else (x, y) if y > 1 else (x,)))
     parts = [f"{grid} programs of {launch.threads} threads"]
-    limiter = f" (limited by {launch.occupancy_limiter})" if launch.occupancy_limiter else ""
+    kind = "Launch" if launch.triton else "Library launch"
+    name = f"{kind} `{one_line(launch.name, 80)}`"
+    if launch.share is not None and launch.share < SMALL_LAUNCH:
+        time = f", {launch.duration_us / 1e3:.4g} ms" if launch.duration_us is not None else ""
+        return f"{name}: {parts[0]}{time}, {launch.share:.1%} of the call."
     told: list[tuple[float | str | None, str]] = [
         (launch.duration_us, f"{(launch.duration_us or 0) / 1e3:.4g} ms"),
         (launch.share, f"{launch.share or 0:.0%} of the call"),
         (launch.registers, f"{launch.registers} registers a thread"),
         (launch.spill_bytes or None, f"{launch.spill_bytes} bytes a thread spilled"),
         (launch.shared_bytes or None, f"{size(launch.shared_bytes or 0)} of shared memory"),
-        (launch.occupancy, f"occupancy {launch.occupancy or 0:.0%}{limiter}"),
-        (launch.load_bits, f"widest load {launch.load_bits} bits a thread"),
-        (launch.store_bits, f"widest store {launch.store_bits} bits"),
+        (launch.occupancy, f"occupancy {launch.occupancy or 0:.0%}{_limits(launch, part)}"),
+        (launch.load_bits, _width("load", launch.load_bits)),
+        (launch.store_bits, _width("store", launch.store_bits)),
         (launch.num_stages, f"num_stages {launch.num_stages}"),
         (launch.config, f"the autotuner's choice {launch.config}"),
     ]
     parts += [text for value, text in told if value is not None]
     if launch.matrix_instructions is not None:
         parts.append("matrix units used" if launch.matrix_instructions else "matrix units idle")
-    kind = "Launch" if launch.triton else "Library launch"
-    return f"{kind} `{one_line(launch.name, 80)}`: {', '.join(parts)}."
+    return f"{name}: {', '.join(parts)}."
+
+
+def _limits(launch: Launch, part: Gpu | None) -> str:
+    """How many programs an SM has room for, by what limits them; the limiter's name alone where the
+    GPU is not known."""
+    if part is None or launch.registers is None:
+        return f" (limited by {launch.occupancy_limiter})" if launch.occupancy_limiter else ""
+    shared = launch.shared_bytes or 0
+    limits = limits_per_sm(part, launch.threads, launch.registers, shared)
+    room = sorted((count, name) for name, count in limits.items() if name != "blocks")
+    told = ", ".join(f"{count} by {name}" for count, name in room)
+    return f" (an SM takes {told})"
+
+
+def _width(way: str, bits: int | None) -> str:
+    """How wide a launch's accesses are; of copies of blocks no thread has a part."""
+    return f"widest {way} {bits} bits" if bits else f"every {way} a copy of a block"
 
 
 def _busy(budget: Budget, launch: Launch) -> str:
@@ -290,7 +321,7 @@ def finding(question: Situation, item: Finding) -> dict[str, Any]:
 def _bound(item: Finding, tilde: str) -> str:
     """What fixing it could give, in words."""
     if item.gain_bound < WORTH:
-        return "nothing by itself: something else takes as long"
+        return "nothing alone: another unit limits as much"
     assumed = f", if {item.assumes}" if item.assumes else ""
     return f"at most {tilde}{item.gain_bound:.3g} times as fast{assumed}"
 
@@ -317,13 +348,15 @@ def profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
     pairs = zip(profile.launches, case.budgets, strict=True)
     shown = sorted(pairs, key=lambda pair: -(pair[0].share or 0))[:LAUNCHES]
     lines = [_traffic(profile, floor), *_products(profile, floor)]
-    lines += [
-        _launch(launch) + (_busy(budget, launch) if case.measured else "")
-        for launch, budget in shown
-    ]
-    told = {fact: None for launch, _ in shown for fact in launch.lowering}
+    part = _part(profile.gpu)
+    for launch, budget in shown:
+        is_small = launch.share is not None and launch.share < SMALL_LAUNCH
+        busy = "" if is_small or not case.measured else _busy(budget, launch)
+        lines.append(_launch(launch, part) + busy)
+    told = list({fact: None for launch, _ in shown for fact in launch.lowering})
     if told:
-        lines.append(f"The compiler made of it: {'. '.join(list(told)[:LOWERED])}.")
+        more = f" And {len(told) - LOWERED} facts more" if len(told) > LOWERED else ""
+        lines.append(f"The compiler made of it: {'. '.join(told[:LOWERED])}.{more}")
     if len(profile.launches) > LAUNCHES:
         lines.append(f"{len(profile.launches) - LAUNCHES} smaller launches besides.")
     return lines + _configurations(profile)

@@ -116,7 +116,8 @@ def by_parent(attempts: Sequence[Attempt]) -> list[tuple[str, list[str]]]:
     found: dict[str, list[str]] = {}
     for item in attempts:
         heading = "Given by a person" if item.is_persons else "First kernels"
-        heading = f"From `{item.parent}`" if item.parent else heading
+        time = f" ({item.parent_time})" if item.parent_time else ""
+        heading = f"From `{item.parent}`{time}" if item.parent else heading
         found.setdefault(heading, []).append(attempt(item))
     return list(found.items())
 
@@ -130,7 +131,8 @@ def attempt(item: Attempt) -> str:
     if item.speedup_over_parent is not None:
         mark = "~" if item.modelled else ""
         wanted = "" if item.expected is None else f" ({item.expected:.3g} expected)"
-        result.append(f"{mark}{item.speedup_over_parent:.3g} x{wanted}")
+        again = " timed again in turns" if item.is_timed_again else ""
+        result.append(f"{mark}{item.speedup_over_parent:.3g} x{again}{wanted}")
     reason = f": {one_line(item.reason)}" if item.reason else ""
     lineage = f" ({', '.join(told)})" if told else ""
     description = one_line(item.description, ATTEMPT_CHARACTERS)

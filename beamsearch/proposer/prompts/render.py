@@ -183,6 +183,7 @@ def _situation(question: Question, cut: Counter[str]) -> dict[str, Any]:
         "best": _best(question)[cut["kernel"] :],
         "direction": question.direction,
         "is_open": question.direction.finding == OPEN,
+        "has_plan": question.purpose == "variants",
         "others": question.others,
         "hints": [outcomes.lines_of(text, outcomes.HINT_CHARACTERS) for text in question.hints],
         "direction_note": facts.direction_note(question),

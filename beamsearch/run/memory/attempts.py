@@ -33,6 +33,7 @@ def condense(
     """
     attempts = []
     expected = expected or {}
+    printed = {c.name: str(c.measurement) for c in candidates if c.measurement}
     for candidate in candidates[1:]:  # the first one is what all is measured against
         own, parents = times.get(candidate.name), times.get(candidate.parent or "")
         attempts.append(
@@ -43,10 +44,12 @@ def condense(
                 description=candidate.description,
                 outcome=candidate.verdict.outcome.value,
                 reason=candidate.verdict.reason,
-                time=str(candidate.measurement) if candidate.measurement else None,
+                time=printed.get(candidate.name),
                 modelled=candidate.measurement is not None
                 and candidate.measurement.source == "modelled",
+                parent_time=printed.get(candidate.parent or ""),
                 speedup_over_parent=parents / own if own and parents else None,
+                is_timed_again=candidate.confirmed_ratio is not None,
                 expected=expected.get((candidate.round, candidate.worker)),
                 repair_of=candidate.repair_of,
                 tuned_from=candidate.tuned_from,

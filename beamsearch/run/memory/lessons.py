@@ -27,6 +27,9 @@ class Lesson(Record):
     round: int
     teacher: str | None
     """The candidate that it speaks of; none where its worker made none that is correct."""
+    told_by: str
+    """Whose it is, in words: that candidate where the text says so, else its worker; and the kernel
+    that it was made from, which the text calls the parent."""
 
 
 def reflections(trace: Trace, number: int) -> dict[int, Reflection]:
@@ -61,12 +64,19 @@ def lessons(
                 ([*dissected, *reflection.lessons], False),
                 (reflection.patterns_to_avoid, True),
             ):
-                every += [
-                    Lesson(
-                        text=text, avoid=avoid, round=number, teacher=_teacher(text, made, times)
+                for text in texts:
+                    named, timed = _named(text, made), _fastest(made, times)
+                    parent = next((c.parent for c in made if c.parent), None)
+                    whose = named or f"r{number}-w{worker}"
+                    every.append(
+                        Lesson(
+                            text=text,
+                            avoid=avoid,
+                            round=number,
+                            teacher=named or timed,
+                            told_by=f"{whose}, from {parent}" if parent else whose,
+                        )
                     )
-                    for text in texts
-                ]
     return standing(every, candidates, times)
 
 
@@ -98,9 +108,9 @@ def worded(taught: Sequence[Lesson], *, avoid: bool) -> list[str]:
     for lesson in taught:
         if lesson.avoid == avoid:
             names = teachers.setdefault(lesson.text, [])
-            if lesson.teacher and lesson.teacher not in [*names, *lesson.text.split()]:
-                names.append(lesson.teacher)
-    return [f"[{', '.join(names)}] {text}" if names else text for text, names in teachers.items()]
+            if lesson.teacher not in lesson.text.split() and lesson.told_by not in names:
+                names.append(lesson.told_by)
+    return [f"[{'; '.join(names)}] {text}" if names else text for text, names in teachers.items()]
 
 
 def speedup(candidate: Candidate, times: Mapping[str, float]) -> float | None:
@@ -109,12 +119,16 @@ def speedup(candidate: Candidate, times: Mapping[str, float]) -> float | None:
     return parent / own if own and parent else None
 
 
-def _teacher(text: str, made: Sequence[Candidate], times: Mapping[str, float]) -> str | None:
-    """The candidate whose name or description the text has; else its worker's fastest."""
+def _named(text: str, made: Sequence[Candidate]) -> str | None:
+    """The candidate whose name or description the text has."""
     named = [c for c in made if re.search(rf"\b{re.escape(c.name)}(?![\w-])", text)]
     told = sorted((c for c in made if c.description in text), key=lambda c: -len(c.description))
-    timed = sorted((c for c in made if c.name in times), key=lambda c: times[c.name])
-    return next((c.name for c in [*named, *told, *timed]), None)
+    return next((c.name for c in [*named, *told]), None)
+
+
+def _fastest(made: Sequence[Candidate], times: Mapping[str, float]) -> str | None:
+    timed = [c.name for c in made if c.name in times]
+    return min(timed, key=lambda name: times[name], default=None)
 
 
 def _contradicts(

@@ -27,8 +27,8 @@ def registers_of_largest_block(ttir: str, threads: int) -> int:
     return max(bits, default=0) // 32 // threads
 
 
-def blocks_per_sm(gpu: Gpu, threads: int, registers: int, shared_bytes: int) -> tuple[int, str]:
-    """Blocks an SM holds, and the limiter: registers, shared memory, warps or blocks.
+def limits_per_sm(gpu: Gpu, threads: int, registers: int, shared_bytes: int) -> dict[str, int]:
+    """Registers, shared memory, warps and blocks -> blocks that an SM has enough of it for.
 
     `registers` a thread, `shared_bytes` a block. Zero blocks where one alone does not fit.
     """
@@ -36,12 +36,17 @@ def blocks_per_sm(gpu: Gpu, threads: int, registers: int, shared_bytes: int) -> 
     a_warp = -(-max(registers, 1) * 32 // _REGISTERS_A_WARP_UNIT) * _REGISTERS_A_WARP_UNIT
     by_registers = gpu.registers_per_sm // a_warp // _WARPS_UNIT * _WARPS_UNIT // warps
     a_block = -(-shared_bytes // _SHARED_UNIT) * _SHARED_UNIT + _SHARED_RESERVED
-    limits = {
+    return {
         "warps": gpu.max_warps_per_sm // warps,
         "blocks": gpu.max_blocks_per_sm,
         "registers": by_registers,
         "shared memory": gpu.shared_bytes_per_sm // a_block,
     }
+
+
+def blocks_per_sm(gpu: Gpu, threads: int, registers: int, shared_bytes: int) -> tuple[int, str]:
+    """Blocks an SM holds, and the limiter, as in `limits_per_sm`."""
+    limits = limits_per_sm(gpu, threads, registers, shared_bytes)
     limiter = min(limits, key=lambda name: limits[name])
     return limits[limiter], limiter
 

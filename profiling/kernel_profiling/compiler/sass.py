@@ -77,11 +77,16 @@ def access_bits(sass: str) -> int | None:
     """Bits one lane moves with this memory instruction; None where it is no load or store."""
     if instruction_class(sass) not in {"global_load", "global_store", "local", "shared"}:
         return None
-    opcode, *modifiers = operation(sass).split(".")
-    if opcode.startswith("U"):  # a bulk copy, which no lane has a part of
+    _, *modifiers = operation(sass).split(".")
+    if is_bulk_copy(sass):
         return None
     widths = {"256": 256, "128": 128, "64": 64, "U8": 8, "S8": 8, "U16": 16, "S16": 16}
     return next((widths[word] for word in widths if word in modifiers), 32)
+
+
+def is_bulk_copy(sass: str) -> bool:
+    """Whether this copies a block of memory, which no lane has a part of."""
+    return operation(sass).startswith(("UTMALDG", "UTMASTG", "UTMAREDG", "UBLKCP"))
 
 
 def widest(instructions: Iterable[str], kind: str) -> int | None:

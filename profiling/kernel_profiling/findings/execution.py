@@ -14,6 +14,10 @@ from kernel_profiling.findings.diagnosis import Diagnosis, counted, numbers, whe
 from kernel_profiling.findings.memory_use import occupancy_gain, spills_matter
 from kernel_profiling.profile import FindingKind, Launch
 
+LONG_WAIT = 0.2
+"""Share of the time from which a wait is told beside a longer one at barriers."""
+BARRIER_LINES = 5
+"""Lines with most of the wait at barriers."""
 BARRIER_SHARE = 0.1
 """Share of the time at barriers from which they are a finding: a reduction at the end of a block
 costs a few percent, and has to."""
@@ -98,8 +102,13 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     busiest = UNITS[budget.busiest][0]
     waits = {WAITS[name]: launch.metrics[name] for name in WAITS if launch.metrics.get(name)}
     worst = max(waits, key=lambda name: waits[name], default=None)
+    gain = 1 / max(peak, 1e-3)
     if worst == "barriers" and waits[worst] >= BARRIER_SHARE:
-        return None  # that is a finding of its own
+        # That is a finding of its own; the next wait is another where it is long as well.
+        name = max((n for n in WAITS if n != "idle_barrier"), key=lambda n: waits.get(WAITS[n], 0))
+        worst, gain = WAITS[name], budget.gain_without_wait(launch, name)
+        if waits.get(worst, 0) < LONG_WAIT:
+            return None
     stalled = sorted(launch.lines, key=lambda line: -(line.stall_share or 0))[:2]
     return Diagnosis(
         FindingKind.LATENCY,
@@ -118,7 +127,7 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
                 for line in stalled
             ),
         ],
-        1 / max(peak, 1e-3),
+        gain,
         "Have more in flight: several independent loads before the first use, software pipelining "
         "(num_stages), more work per program, or more warps on an SM.",
         numbers(stalled),
@@ -166,13 +175,15 @@ def synchronisation(case: Case, launch: Launch, budget: Budget) -> Diagnosis | N
     others = ("idle_memory", "idle_shared", "idle_dependency")
     if budget.kept_busy and wait >= max(launch.metrics.get(name, 0.0) for name in others):
         gain = max(gain, 1 / budget.kept_busy)
-    lines = [line for line in launch.lines if line.stall_reasons.get("barrier", 0) > 0.3]
+    shares = [(n.stall_reasons.get("barrier", 0) * (n.stall_share or 0), n) for n in launch.lines]
+    waits = sorted((pair for pair in shares if pair[0]), key=lambda pair: -pair[0])[:BARRIER_LINES]
     return Diagnosis(
         FindingKind.SYNCHRONISATION,
         f"Warps wait at barriers for {100 * wait:.0f}% of the time",
-        [f"line {line.line}: {line.text}" for line in lines],
+        [f"line {n.line}: {part:.0%} of all stalls, at a barrier: {n.text}" for part, n in waits],
         gain,
         "Fewer barriers: reduce once after the loop instead of in it, use fewer warps a block, or "
-        "let more blocks share an SM so that another one works meanwhile.",
-        numbers(lines),
+        "let more blocks share an SM so that another one works meanwhile. Around tl.dot: larger "
+        "products, and several that do not wait for each other.",
+        numbers(line for _, line in waits),
     )

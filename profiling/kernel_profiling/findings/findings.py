@@ -164,7 +164,7 @@ def _said_once(found: list[Finding], case: Case) -> list[Finding]:
         if kept is None or taken is None or not is_one(case, kept, taken):
             continue
         both = kept.with_values(
-            evidence=[*kept.evidence, taken.title, *taken.evidence],
+            evidence=list(dict.fromkeys([*kept.evidence, taken.title, *taken.evidence])),
             lines=list(dict.fromkeys([*taken.lines, *kept.lines])),
             gain_bound=max(kept.gain_bound, taken.gain_bound),
             seen_as=[*kept.seen_as, other, *taken.seen_as],

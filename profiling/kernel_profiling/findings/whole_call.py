@@ -75,9 +75,15 @@ def excess(case: Case, level: str) -> Diagnosis | None:
         if level == "dram" and len(parts) == len(launches):
             evidence.append(f"{way}: {sum(parts) / 1e9:.3f} GB")
     sectors: dict[int, float] = defaultdict(float)
+    copies: dict[int, float] = defaultdict(float)
     for line in (line for launch in launches for line in launch.lines):
+        copies[line.line] += line.copies or 0
         if line.sectors_per_request and line.instructions:
             sectors[line.line] += line.sectors_per_request * line.instructions
+    copied = sum(launch.metrics.get("tma_read_bytes", 0.0) for launch in launches)
+    if level == "l2" and copied > 0.5 * moved:  # no sector is counted where most of it is asked for
+        evidence.append(f"{copied / 1e9:.3f} GB of it is read by copies of whole blocks")
+        sectors = copies
     return Diagnosis(
         FindingKind.EXCESS_TRAFFIC,
         f"{name[0].upper()}{name[1:]} moves {ratio:.1f} times the least bytes",
@@ -86,7 +92,7 @@ def excess(case: Case, level: str) -> Diagnosis | None:
         "Move every byte once: keep what is read in registers or shared memory until all its "
         "uses are done, fuse passes over the same data, choose tiles whose halo is small, and "
         "order programs so that those that share data run together.",
-        sorted(sectors, key=lambda number: -sectors[number])[:3],
+        [n for n in sorted(sectors, key=lambda number: -sectors[number]) if sectors[n]][:3],
         near=any(budget.is_near(level) for budget in case.budgets),
     )
 

@@ -166,6 +166,7 @@ def _one_line(
         index_instructions=executions(sass.INDEX_CLASSES),
         divisions=sum(sass.is_division(i.sass) for i in group),
         load_lanes_on=load_lanes_on(group),
+        copies=int(sum(i.executed or 0 for i in counted if sass.is_bulk_copy(i.sass))) or None,
     )
 
 
