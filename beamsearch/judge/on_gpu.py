@@ -29,7 +29,6 @@ from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.timing.measure import Comparer, Sweeper, Visit
-from beamsearch.judge.timing.pairs import compare_fitting
 from beamsearch.judge.timing.timing import prepare, time_calls
 from beamsearch.judge.verification.decide import check_elsewhere, shapes_for
 from beamsearch.judge.verification.inputs import InputSet, InputSets
@@ -186,11 +185,8 @@ class MeasuringJudge:
         return Sweep(times_ms=sweep.times_ms, failed=failed | sweep.failed)
 
     def compare(self, subjects: Sequence[Subject]) -> Comparison:
-        """Times of several subjects, interleaved. Raises ProblemError where not even two of them
+        """Times of several subjects, interleaved. Raises ProblemError where not even one of them
         and the oracle fit on the GPU together."""
-        return compare_fitting(self._compared, subjects)
-
-    def _compared(self, subjects: Sequence[Subject]) -> Comparison:
         sources = {s.name: source_of(s) for s in subjects if s.kind == "kernel"}
         forms: dict[str, Sequence[Form]] = {}
         chosen: dict[str, Form] = {}
@@ -203,7 +199,7 @@ class MeasuringJudge:
         with self._python.opened(sources[n] for n in forms) as call, self._holding("comparing"):
             self._make_room()
             with (
-                fitting(f"{self._problem.name} does not fit here beside {len(subjects)} subjects"),
+                fitting(f"{self._problem.name} does not fit here beside what is timed"),
                 self._visit.timed_inputs(self._true_sets()) as timed,
             ):
                 for name, some in forms.items():
@@ -292,8 +288,7 @@ class MeasuringJudge:
         """Where half of the memory is taken, give back what input sets take beyond one: each
         subject of a comparison has results and memory of its own."""
         self._true.release()
-        free, total = torch.cuda.mem_get_info(self._device)
-        if 2 * free < total:
+        if self._visit.is_crowded:
             if self._candidates is not None:
                 self._candidates.end()  # it has them mapped
             self._true.store_only(self._true_sets()[0])

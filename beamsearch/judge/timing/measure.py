@@ -80,6 +80,12 @@ class Visit:
         self._device = f"cuda:{device}"
         self._work = least_work(problem)
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more than half of the GPU's memory is taken."""
+        free, total = torch.cuda.mem_get_info(torch.device(self._device))
+        return 2 * free < total
+
     @contextmanager
     def timed_inputs(self, bound: Sequence[InputSet]) -> Iterator[InputSet]:
         """The set to time on, of the problem's own distribution where one proves something; it is
@@ -173,6 +179,9 @@ class Timing:
 class Comparer:
     """One comparison, A B C, A B C, …; needs the lane. Kernels have a new runner; baselines have
     one of their own, in which there is never a candidate's code and which keeps what it compiled.
+
+    Where memory is short, one subject at a time is bound, anew in each of its turns: a library that
+    finds no workspace takes a slower way, and would be compared by that.
     """
 
     visit: Visit
@@ -188,25 +197,23 @@ class Comparer:
     _failed: dict[str, str] = field(default_factory=dict)
     _lost: set[str] = field(default_factory=set)
     """Of those, the ones that another's fault took along."""
-    _is_pair: bool = True
-    """Whether there are no fewer to compare."""
+    _one_at_a_time: bool = False
+    """Whether only the subject whose turn it is has memory."""
     _is_slow: bool = False
     """Whether torch.compile ran out of time."""
 
     def run(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> Comparison:
         """Times of all subjects; `forms` are the kernels' plans, by name. Raises OutOfMemoryError
-        where fewer of them might fit."""
+        where one alone does not fit."""
         before = gpu_state(self.visit.gpu_uuid)
-        self._is_pair = len(subjects) <= 2
         try:
-            self._prepare_all(subjects, forms)
-            if any(timing.estimate >= 30 for timing in self._timings.values()):
-                self._rounds = ROUNDS // 2
-            undisturbed(self._take_turns)
-        except torch.OutOfMemoryError:
-            for runner in self._runners.values():
-                runner.end()  # what it holds is wanted by those that come next
-            raise
+            try:
+                self._interleave(subjects, forms)
+            except torch.OutOfMemoryError:
+                if self._one_at_a_time:
+                    raise
+                self._begin_again()
+                self._interleave(subjects, forms)
         finally:
             if False in self._runners:
                 self._runners[False].end()
@@ -218,6 +225,19 @@ class Comparer:
             measurements[name] = self.visit.measurement(samples, timing.plain, before, replay)
             turns[name] = [statistics.median(sample.ms for sample in turn) for turn in timing.turns]
         return Comparison(measurements=measurements, failed=self._failed, turns=turns)
+
+    def _interleave(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> None:
+        self._prepare_all(subjects, forms)
+        if any(timing.estimate >= 30 for timing in self._timings.values()):
+            self._rounds = ROUNDS // 2
+        undisturbed(self._take_turns)
+
+    def _begin_again(self) -> None:
+        """With one subject at a time, and none of the memory that was taken."""
+        self._one_at_a_time = True
+        for runner in self._runners.values():
+            runner.end()
+        self._runners, self._timings, self._failed, self._lost = {}, {}, {}, set()
 
     def _prepare_all(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> None:
         """Prepare each; those that were lost with another's runner once more, without that one."""
@@ -235,7 +255,7 @@ class Comparer:
         try:
             action(*given)
         except Rejected as rejection:
-            if rejection.short_of_memory and not self._is_pair:
+            if rejection.short_of_memory and not self._one_at_a_time:
                 raise torch.OutOfMemoryError(rejection.reason) from rejection
             self._failed[name] = rejection.reason
             lost = self._timings.pop(name, None)
@@ -273,15 +293,26 @@ class Comparer:
             mode, problem = COMPILE_MODES[subject.kind], problem_message(self.visit.problem)
             message = {"name": name, "problem": problem, "mode": mode}
             guarded(Stage.LOAD, "reference", runner.ask, "reference", first_s, **message)
-        self.timed.sets.release(only_if_short=True)
+        self._make_room(name)
         try:
             timing.estimate = prepare(timing.replay, self.timed, first_s)
+            if self._one_at_a_time:
+                timing.replay.unbind()
         except Rejected as rejection:
             if not (is_baseline and rejection.outcome is Outcome.TIMEOUT):
                 raise
             self._is_slow |= subject.kind == "compile"
             reason = f"its first call takes longer than {first_s:.0f} s"
             raise Rejected(Outcome.TIMEOUT, Stage.TIMING, reason) from rejection
+
+    def _make_room(self, name: str) -> None:
+        """One at a time from when half of the memory is taken and others have a part of it."""
+        self.timed.sets.release()
+        others = [timing for other, timing in self._timings.items() if other != name]
+        if others and self.visit.is_crowded and not self._one_at_a_time:
+            self._one_at_a_time = True
+            for timing in others:
+                timing.replay.unbind()
 
     def _take_turns(self) -> None:
         """So many turns of all that are still in. Raises Shared."""
@@ -294,11 +325,18 @@ class Comparer:
 
     def _turn(self, timing: Timing) -> None:
         """As many calls as fit, and one without its graph. Raises Rejected."""
+        if self._one_at_a_time:
+            assert self.timed.shared is not None
+            self.timed.sets.release()
+            bind(timing.replay, self.timed.shared, GPU_CALL_S)
+            time_calls(timing.replay, self.timed, UNTIMED_CALLS)
         count = max(2, min(10, round(TURN_MS / max(timing.estimate, 1e-3))))
         share = checked_share(self._rounds * count)
         timing.turns.append(time_calls(timing.replay, self.timed, count, share))
         share = checked_share(self._rounds)
         timing.plain += time_calls(timing.replay, self.timed, 1, share, plain=True)
+        if self._one_at_a_time:
+            timing.replay.unbind()
 
     def _believe(self, timing: Timing) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected, and Shared."""

@@ -1,0 +1,56 @@
+"""On a GPU that is nearly full, subjects take turns in its memory, and are as fast as with room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from beamsearch.judge.timing import measure
+from beamsearch.records.job import CompareJob, Subject
+from tests.judge.conftest import SCALE_KERNEL, SCALE_PROBLEM, write_problem
+from tests.judge.test_gpu import gpu_executor
+
+pytestmark = pytest.mark.gpu
+
+GIB = 1 << 30
+LARGE = SCALE_PROBLEM.replace("rows = 1024", "rows = 1 << 18")
+"""2 GiB of inputs, and as much of results."""
+SUBJECTS = [
+    Subject(name="eager", kind="eager"),
+    Subject(name="compile", kind="compile"),
+    Subject(name="max_autotune", kind="max_autotune"),
+    Subject(name="kernel", source=SCALE_KERNEL),
+]
+
+
+@pytest.mark.parametrize("left_gib", [24, 16])
+def test_all_have_their_times_where_they_do_not_fit_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_gib: int
+) -> None:
+    """With 24 GiB more than half of the memory is taken; in 16 they do not fit together."""
+    begun: list[bool] = []
+    turn = measure.Comparer._turn
+
+    def counted(comparer: measure.Comparer, timing: measure.Timing) -> None:
+        begun.append(comparer._one_at_a_time)
+        turn(comparer, timing)
+
+    monkeypatch.setattr(measure.Comparer, "_turn", counted)
+    executor = gpu_executor(write_problem(tmp_path / "problems", LARGE), tmp_path / "scratch")
+    held: list[torch.Tensor] = []
+    try:
+        roomy = executor.run(CompareJob(subjects=SUBJECTS))
+        assert not roomy.failed and not any(begun)
+        begun.clear()
+        free, _ = torch.cuda.mem_get_info()
+        held.append(torch.empty(free - left_gib * GIB, dtype=torch.uint8, device="cuda"))
+        crowded = executor.run(CompareJob(subjects=SUBJECTS))
+    finally:
+        held.clear()
+        executor.close()
+    assert not crowded.failed and begun and all(begun)
+    for name, measured in crowded.measurements.items():
+        print(name, measured.time_ms, roomy.measurements[name].time_ms)
+        assert measured.time_ms == pytest.approx(roomy.measurements[name].time_ms, rel=0.05)

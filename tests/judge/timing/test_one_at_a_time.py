@@ -1,0 +1,122 @@
+"""Subjects that do not fit on a GPU all at once have its memory in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from beamsearch.judge.rejection import Rejected
+from beamsearch.judge.timing import measure
+from beamsearch.records.job import Subject
+from beamsearch.records.verdict import Outcome, Stage
+
+NAMES = ["eager", "compile", "max_autotune"]
+
+
+class Gpu:
+    """Memory for so many bound subjects; `is_told` says so where it is half full."""
+
+    def __init__(self, room: int, *, is_told: bool, in_runner: bool = True) -> None:
+        self.room, self.is_told, self.in_runner = room, is_told, in_runner
+        self.bound: set[str] = set()
+        self.most = 0
+        self.ended = 0
+
+    def bind(self, replay: measure.Replay, *_: object) -> float:
+        self.bound.add(replay.plan)
+        self.most = max(self.most, len(self.bound))
+        if len(self.bound) > self.room:
+            if self.in_runner:
+                reason = "no memory"
+                raise Rejected(Outcome.CRASHED, Stage.TIMING, reason, short_of_memory=True)
+            raise torch.OutOfMemoryError
+        return 1.0
+
+    def runner(self) -> SimpleNamespace:
+        def end() -> None:
+            self.bound.clear()
+            self.ended += 1
+
+        def drop(name: str) -> None:
+            self.bound.discard(name.partition(":")[0])
+
+        return SimpleNamespace(alive=True, ask=lambda *_, **__: {}, end=end, drop=drop)
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.is_told and len(self.bound) >= self.room
+
+
+class Visit:
+    """What a comparison wants of its stay."""
+
+    gpu_uuid = ""
+    problem = None
+    flush_ms = 0.1
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.gpu.is_crowded
+
+    def measurement(self, samples: Sequence[measure.Sample], *_: object) -> int:
+        return len(samples)
+
+
+@pytest.fixture
+def compare(monkeypatch: pytest.MonkeyPatch):
+    def run(gpu: Gpu):
+        monkeypatch.setattr(measure, "bind", gpu.bind)
+        monkeypatch.setattr(measure, "prepare", gpu.bind)
+        monkeypatch.setattr(measure, "gpu_state", lambda _: None)
+        monkeypatch.setattr(measure, "problem_message", lambda _: {})
+        monkeypatch.setattr(measure, "believe", lambda *_: None)
+
+        def time_calls(replay, _, count, *__, **___):
+            assert replay.plan in gpu.bound
+            return [measure.Sample(1.0, 1.0)] * count
+
+        monkeypatch.setattr(measure, "time_calls", time_calls)
+        sets = SimpleNamespace(release=lambda **_: None, mend=lambda: None)
+        timed = SimpleNamespace(shared=nullcontext(), sets=sets)
+        monkeypatch.setattr(measure, "Comparison", SimpleNamespace)
+        comparer = measure.Comparer(Visit(gpu), timed, gpu.runner, gpu.runner)
+        return comparer.run([Subject(name=name, kind=name) for name in NAMES], {})
+
+    return run
+
+
+def test_with_room_all_are_bound_at_once(compare):
+    gpu = Gpu(room=3, is_told=True)
+    found = compare(gpu)
+    assert gpu.most == 3 and not gpu.bound
+    assert list(found.measurements) == NAMES and not found.failed
+
+
+@pytest.mark.parametrize("gpu", [Gpu(1, is_told=True), Gpu(2, is_told=True)])
+def test_none_is_bound_beside_another_where_memory_is_half_taken(compare, gpu):
+    found = compare(gpu)
+    assert gpu.most == gpu.room and gpu.ended == 0
+    assert list(found.measurements) == NAMES and not found.failed
+
+
+@pytest.mark.parametrize("in_runner", [True, False])
+def test_what_runs_out_of_memory_begins_again_one_at_a_time(compare, in_runner):
+    gpu = Gpu(1, is_told=False, in_runner=in_runner)
+    found = compare(gpu)
+    assert gpu.ended == 1 and not gpu.bound
+    assert list(found.measurements) == NAMES and not found.failed
+    assert len({*found.measurements.values()}) == 1
+
+
+def test_one_that_does_not_fit_alone_fails_or_is_an_error(compare):
+    found = compare(Gpu(0, is_told=False))
+    assert not found.measurements and set(found.failed) == set(NAMES)
+    with pytest.raises(torch.OutOfMemoryError):
+        compare(Gpu(0, is_told=False, in_runner=False))
