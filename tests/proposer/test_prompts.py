@@ -13,7 +13,14 @@ from beamsearch.problem.problem import find_problem, list_problems, read_problem
 from beamsearch.proposer.prompts import facts, outcomes
 from beamsearch.proposer.prompts.outcomes import LESSON_CHARACTERS
 from beamsearch.proposer.prompts.problem_card import make_card
-from beamsearch.proposer.prompts.render import BUDGET, MOST_TOKENS, asked_again, reask, render
+from beamsearch.proposer.prompts.render import (
+    BUDGET,
+    KEPT_NOTES,
+    MOST_TOKENS,
+    asked_again,
+    reask,
+    render,
+)
 from beamsearch.proposer.questions import (
     Diagnosis,
     DiagnosisQuestion,
@@ -403,7 +410,6 @@ def test_a_long_kernel_costs_memory_and_notes_but_not_its_counters_and_newest_at
     prompt = render(diagnosis_question(memory=long_memory(50), annotated_source=long))
     assert BUDGET["diagnosis"] < approximate_tokens(prompt) <= MOST_TOKENS
     assert "line stall%" in prompt and "38 older attempts" in prompt
-    assert "Techniques that may fit" not in prompt or "notes on techniques" in prompt
     for found in ("integer_overhead", "narrow_access", "excess_traffic", "low_occupancy"):
         assert f"**{found}**" in prompt
 
@@ -450,10 +456,12 @@ def test_a_crash_before_any_comparison_is_not_said_to_compute_the_problem():
     assert "It computes the problem" not in prompt
 
 
-def test_notes_that_were_cut_are_said_to_be_so_and_leave_no_heading():
-    long = fields()["annotated_source"] + "\n" + "x = 1  # a line of a long kernel\n" * 600
+@pytest.mark.parametrize(("lines", "kept"), [(600, KEPT_NOTES), (2000, 0)])
+def test_a_kernel_longer_than_the_budget_leaves_room_for_two_notes(lines, kept):
+    long = fields()["annotated_source"] + "\n" + "x = 1  # a line of a long kernel\n" * lines
     prompt = render(diagnosis_question(annotated_source=long))
-    assert "Techniques that may fit" not in prompt
+    _, _, notes = prompt.partition("## Techniques that may fit")
+    assert notes.partition("\n## ")[0].count("\n**") == kept
     assert re.search(r"Left out to keep this short: .*\d notes on techniques", prompt)
 
 

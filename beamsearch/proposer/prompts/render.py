@@ -68,10 +68,15 @@ def render(question: Question | FirstQuestion) -> str:
     earlier runs, lower findings, the annotations, the ends of diffs, the last of the kernels under
     review. The prompt says what was cut.
 
-    The problem, the kernel and the contract are never cut, even where they alone pass the budget.
+    The problem, the kernel and the contract are never cut. Where they alone pass the budget, the
+    last notes stay as well.
     """
     steps, further = _cuts(question)
     cuts = _fewest(question, [], steps, BUDGET[question.purpose])
+    if approximate_tokens(_render(question, cuts)) > BUDGET[question.purpose]:
+        fewest = max(0, len(_notes(question)) - KEPT_NOTES)
+        while cuts.count("note") > fewest:  # they are the last that were cut
+            further.insert(0, cuts.pop())
     cuts = _fewest(question, cuts, further, MOST_TOKENS)
     return _render(question, cuts)
 
