@@ -13,7 +13,7 @@ from beamsearch.cli.account import account, differences, in_all, swept
 from beamsearch.cli.clean import clean
 from beamsearch.cli.screen import search_in_words
 from beamsearch.paths import command
-from beamsearch.proposer.prompts.facts import one_line
+from beamsearch.proposer.prompts.wording import one_line
 from beamsearch.records.activity import Activity
 from beamsearch.records.baselines import BASELINES, called
 from beamsearch.records.trace import Trace

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from beamsearch.llm.types import storable
-from beamsearch.proposer.prompts.facts import one_line
+from beamsearch.proposer.prompts.wording import one_line
 from beamsearch.proposer.questions import Diagnosis, Reflection, Review
 from beamsearch.records.proposal import Proposal
 from beamsearch.records.record import R, Record

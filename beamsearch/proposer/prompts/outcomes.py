@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from beamsearch.problem.kernel import unified_diff
-from beamsearch.proposer.prompts.facts import one_line, profiled, tilde
+from beamsearch.proposer.prompts.profiled import profiled
+from beamsearch.proposer.prompts.wording import one_line, tilde
 from beamsearch.proposer.questions import (
     Attempt,
     Diagnosis,
@@ -58,6 +59,8 @@ HINT_CHARACTERS = 2_000
 """A person's advice is not cut: a longer one is refused when it is given."""
 ITEMS = 8
 """Items of evidence, and predictions."""
+SKETCH_CHARACTERS = 1_000
+"""Of a sketch: its 120 words."""
 ITEM_CHARACTERS = 600
 """An item of evidence may quote a line of code and its counters."""
 ATTEMPT_CHARACTERS = 160
@@ -101,7 +104,7 @@ def lines_of(text: str, most: int) -> str:
 
 def sketch(item: Sketch | None) -> Sketch | None:
     """A sketch, on one line and no longer than asked for."""
-    return item and item.with_values(idea=one_line(item.idea, ITEM_CHARACTERS))
+    return item and item.with_values(idea=one_line(item.idea, SKETCH_CHARACTERS))
 
 
 def idea(item: Idea) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from beamsearch.llm.types import approximate_tokens
 from beamsearch.paths import data_folder
 from beamsearch.problem.kernel import alike
-from beamsearch.proposer.prompts import facts, outcomes
+from beamsearch.proposer.prompts import facts, outcomes, wording
 from beamsearch.proposer.prompts.notes import Note, fitting, read_notes
 from beamsearch.proposer.questions import (
     FirstQuestion,
@@ -279,8 +279,8 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "fence": _fence,
-        "shape": facts.shape,
-        "line": facts.one_line,
+        "shape": wording.shape,
+        "line": wording.one_line,
         "lesson": outcomes.lesson,
         "idea": outcomes.idea,
     }
