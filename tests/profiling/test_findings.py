@@ -346,3 +346,62 @@ def test_tiles_beyond_the_problems_sizes_are_products_in_vain() -> None:
 def test_three_products_of_tf32_are_what_one_of_float32_takes() -> None:
     assert "excess_arithmetic" not in kinds(find(*with_products(3.0, "float32"), 2.0))
     assert "excess_arithmetic" in kinds(find(*with_products(3.0, "tf32"), 2.0))
+
+
+def waiting(name: str, line: int, share: float, **reasons: float) -> LineCounters:
+    return LineCounters(line=line, text=name, stall_share=share, stall_reasons=reasons)
+
+
+def test_barriers_name_the_lines_that_wait_longest_and_hide_no_other_long_wait() -> None:
+    lines = [waiting(f"dot {n}", n, n / 100, barrier=0.8, memory=0.2) for n in range(1, 9)]
+    loop = waiting("for t in range(n):", 20, 0.6, memory=1.0)
+    launch = Launch(
+        name="k",
+        triton=True,
+        grid=(4096, 1, 1),
+        threads=128,
+        share=1.0,
+        duration_us=1000,
+        metrics={"idle_barrier": 0.4, "idle_memory": 0.3, "l2_busy": 50.0},
+        lines=[*lines, loop],
+    )
+    profile = Profile(source="ncu", gpu="NVIDIA H200", launches=[launch])
+    found = {f.kind: f for f in find(profile, None, 1.0)}
+    barrier = found[FindingKind.SYNCHRONISATION]
+    assert barrier.lines == [8, 7, 6, 5, 4]
+    assert barrier.evidence[0] == "line 8: 6% of all stalls, at a barrier: dot 8"
+    latency = found[FindingKind.LATENCY]
+    assert "warps wait for memory" in latency.title and 20 in latency.lines
+    assert latency.gain_bound == pytest.approx(1 / 0.7)
+
+    short = launch.with_values(metrics=launch.metrics | {"idle_memory": 0.1})
+    found = {f.kind: f for f in find(profile.with_values(launches=[short]), None, 1.0)}
+    assert FindingKind.LATENCY not in found
+
+
+def test_bytes_that_blocks_are_copied_for_are_not_put_on_lines_that_store() -> None:
+    floor = floor_of("77")
+    least = floor.least_bytes
+    store = LineCounters(line=9, text="store", sectors_per_request=4, instructions=100)
+    load = LineCounters(line=3, text="x_desc.load([m, k])", copies=10)
+
+    def traffic(copied: float, *lines: LineCounters) -> Finding:
+        launch = Launch(
+            name="k",
+            triton=True,
+            grid=(4096, 1, 1),
+            threads=128,
+            share=1.0,
+            metrics={"tma_read_bytes": copied, "l2_busy": 90.0},
+            lines=list(lines),
+        )
+        moved = {"l2": 10.0 * least}
+        profile = Profile(source="ncu", gpu="NVIDIA H200", launches=[launch], traffic=moved)
+        found = find(profile, floor, 10 * floor.time_ms)
+        return next(f for f in found if f.kind == FindingKind.EXCESS_TRAFFIC)
+
+    copied = traffic(9 * least, store, load)
+    assert copied.lines == [3]
+    assert f"{9 * least / 1e9:.3f} GB of it is read by copies of whole blocks" in copied.evidence
+    assert traffic(9 * least, store).lines == []
+    assert traffic(least, store, load).lines == [9]

@@ -22,6 +22,7 @@ from beamsearch.proposer.prompts.render import (
     render,
 )
 from beamsearch.proposer.questions import (
+    Attempt,
     Diagnosis,
     DiagnosisQuestion,
     Earlier,
@@ -37,7 +38,7 @@ from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.findings.findings import find
 from kernel_profiling.ncu.line_counters import annotate
 from kernel_profiling.ncu.report import read_report
-from kernel_profiling.profile import Configuration, Costs, Profile
+from kernel_profiling.profile import Configuration, Costs, Profile, Rule
 from tests.proposer.situations import (
     DIAGNOSIS,
     NCU,
@@ -501,3 +502,50 @@ def test_a_plan_of_several_lines_that_is_shown_whole_is_not_called_cut():
     assert outcomes.plan(Diagnosis(**told))["left_out"] == ""
     long = outcomes.plan(Diagnosis(**told | {"plan": "a line\n" * 2_000}))
     assert long["left_out"] == "the end of the plan" and long["plan"].endswith("…")
+
+
+def launched(**fields):
+    launch = NCU.launches[0].with_values(**fields)
+    small = launch.with_values(name="pack", share=0.002, duration_us=3.0, rules=[ADVICE])
+    return NCU.with_values(launches=[launch.with_values(share=0.998, rules=[ADVICE]), small])
+
+
+ADVICE = Rule(name="Shared Load Bank Conflicts", message="Do.", estimated_speedup_percent=40.0)
+
+
+def test_a_launch_tells_what_an_sm_has_room_for_and_a_small_one_no_more_than_its_time():
+    profile = launched(load_bits=0, registers=240, shared_bytes=77_000)
+    prompt = render(diagnosis_question(profile=profile))
+    assert "(an SM takes 2 by registers, 2 by shared memory, 16 by warps)" in prompt
+    assert "every load a copy of a block" in prompt
+    assert (
+        "- Launch `pack`: 119164 programs of 128 threads, 0.003 ms, 0.2% of the call.\n" in prompt
+    )
+    assert "in `max_pool3d_kernel` (estimates 40%)" in prompt
+    assert "in `pack`" not in prompt, "0.08% of the call"
+
+
+def test_times_that_traffic_takes_are_told_where_the_speed_is_known():
+    known = fields()
+    costs = Costs(l2_gb_s=5000, barrier_us=1.44, launch_us=1.2)
+    known["floor"] = known["floor"].model_copy(update={"costs": costs})
+    told = render(DiagnosisQuestion(**known))
+    assert re.search(r"L2 3.587 GB, [\d.]+ times the least \(takes 0.717 ms\)", told)
+
+
+def test_what_was_tried_tells_the_time_it_started_from_and_what_was_timed_again():
+    attempt = Attempt(
+        name="r1-w0-v1",
+        parent="r0-s0",
+        direction=None,
+        description="six planes",
+        outcome="correct",
+        time="2.621 ms",
+        parent_time="2.712 ms",
+        speedup_over_parent=0.994,
+        is_timed_again=True,
+        expected=1.15,
+    )
+    prompt = render(diagnosis_question(memory=Memory(attempts=[attempt])))
+    assert "From `r0-s0` (2.712 ms):\n" in prompt
+    assert "→ 2.621 ms, 0.994 x timed again in turns (1.15 expected)" in prompt
