@@ -343,6 +343,23 @@ def test_tiles_beyond_the_problems_sizes_are_products_in_vain() -> None:
     assert "excess_arithmetic" not in kinds(find(*with_products(1.05), 2.0))
 
 
+def test_products_in_vain_are_on_lines_of_products() -> None:
+    def line(number: int, text: str, share: float) -> LineCounters:
+        return LineCounters(line=number, text=text, instruction_share=share)
+
+    profile, floor = with_products(1.6)
+    dot, other = line(7, "acc = tl.dot(a, b, acc)", 0.1), line(9, "y = tl.erf(x)", 0.6)
+    main = profile.launches[0].with_values(lines=[dot, other], share=0.9)
+    small = main.with_values(lines=[line(3, "w = tl.load(p)", 1.0)], share=0.1)
+
+    def lines(*launches: Launch) -> list[int]:
+        found = find(profile.with_values(launches=list(launches)), floor, 4.0)
+        return next(f.lines for f in found if f.kind == "excess_arithmetic")
+
+    assert lines(main, small) == [7]
+    assert lines(main.with_values(lines=[other]), small) == [9, 3]
+
+
 def test_three_products_of_tf32_are_what_one_of_float32_takes() -> None:
     assert "excess_arithmetic" not in kinds(find(*with_products(3.0, "float32"), 2.0))
     assert "excess_arithmetic" in kinds(find(*with_products(3.0, "tf32"), 2.0))

@@ -190,7 +190,7 @@ def excess_products(case: Case) -> Diagnosis | None:
         "Find out which tiles reach beyond the problem's sizes, are masked or are zero: tiles of "
         "other sides, two loops for what is whole and what is not, or the small dimension where "
         "the tile's side is smallest.",
-        _heaviest(case.profile.launches),
+        _heaviest(case.profile.launches, "dot("),
     )
 
 
@@ -209,10 +209,15 @@ def _zeros(floor: Floor) -> str:
     return f": {100 * zeros:.0f}% of the outputs are zero whatever the input" if zeros else ""
 
 
-def _heaviest(launches: list[Launch]) -> list[int]:
-    """The two lines with the most instructions."""
-    lines = [pair for launch in launches for pair in line_shares(launch).items()]
-    return [line for line, _ in sorted(lines, key=lambda pair: -pair[1])[:2]]
+def _heaviest(launches: list[Launch], word: str = "") -> list[int]:
+    """The two lines with the most instructions of the call; of those that hold the word, where any
+    does."""
+    weights: dict[int, float] = defaultdict(float)
+    for launch in launches:
+        for line, share in line_shares(launch).items():
+            weights[line] += share * (1 if launch.share is None else launch.share)
+    held = {n.line for launch in launches for n in launch.lines if word in n.text} & weights.keys()
+    return sorted(held or weights, key=lambda line: -weights[line])[:2]
 
 
 def _without_matrix_units(case: Case) -> bool:
