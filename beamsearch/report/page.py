@@ -20,6 +20,7 @@ from beamsearch.report.code import annotated, difference, highlighted, visible
 from beamsearch.report.numbers import clock, progress
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.report.texts import Texts
+from kernel_profiling.profile import Launch
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -86,9 +87,24 @@ def run_page(run: RunData, texts: Texts) -> str:
         tree=_children(run),
         annotated=_annotated(run, winner),
         counters=words.counters(run.profile(INPUT), run.profile(winner.name)),
+        launches=_launches(run),
+        problem=_problem(run),
         difference=Markup("\n").join(map(Markup, _difference(run, winner, INPUT))),
         texts=texts.packed,
     )
+
+
+def _launches(run: RunData) -> list[tuple[str, Launch]]:
+    """Those of the input kernel and of the winner, each behind its name."""
+    profiles = {name: run.profile(name) for name in dict.fromkeys([INPUT, run.winner.name])}
+    return [(name, launch) for name, p in profiles.items() if p for launch in p.launches]
+
+
+def _problem(run: RunData) -> Markup:
+    """Its source, highlighted; nothing where the run's folder has none."""
+    file = run.trace.problem_file
+    lines = highlighted(file.read_text()) if file.is_file() else []
+    return Markup("\n").join(map(Markup, lines))
 
 
 def _plots(run: RunData) -> dict[str, plots.Plot | None]:

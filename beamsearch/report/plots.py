@@ -167,8 +167,9 @@ def effort(run: RunData) -> Plot | None:
             axes.set_yscale("log")
         _speedups(all_axes[0], run)
 
-    told = "; ".join(f"{values[-1]:.3g} {label} in all" for label, values in axes_of)
-    return Plot(drawn("effort", (9, 2.8), draw), f"The best after each round: {told}.")
+    told = "; ".join(f"{values[-1]:.3g} {label}" for label, values in axes_of)
+    told = f"The best after each round; the last one ended after {told}."
+    return Plot(drawn("effort", (9, 2.8), draw), told)
 
 
 def roofline(run: RunData) -> Plot | None:

@@ -70,6 +70,8 @@ def cost(run: RunData) -> str:
     """Time, calls, tokens and dollars."""
     totals = run.record.totals
     told = [f"{totals.candidates} candidates in {clock(totals.seconds)}"]
+    if any(line.batch for line in run.ledger):
+        told[0] += ", without the time that answers through batch files took"
     if not run.ledger:
         return f"{told[0]}; no model was asked"
     about = "about " if any(line.estimated for line in run.ledger) else ""
@@ -104,9 +106,33 @@ def verified(run: RunData) -> list[str]:
     return told
 
 
+def timed_how(run: RunData) -> list[str]:
+    """What a measured time is the time of; nothing where times are modelled."""
+    confirmed = run.record.confirmation
+    time = confirmed.winner if confirmed else run.winner.measurement
+    if time is None or time.source == "modelled":
+        return []
+    way = "by its CUDA graph" if time.graph else "launched from Python, with work queued before it"
+    told = (
+        f"A time is the median of single calls, {way}, between two events on the GPU. The L2 is "
+        "emptied and every input has new values before each call; results of calls that nobody can "
+        "foresee are compared."
+    )
+    first = confirmed.input if confirmed else run.candidates[INPUT].measurement
+    known = [(run.winner.name, time), ("the input kernel", first)]
+    python = [f"{n} {m.host_us:.0f} us" for n, m in known if m is not None and m.host_us]
+    if python:
+        told += (
+            f" Python's own part of a plain call is not in it: {', '.join(python)}. Where that is "
+            "longer than the time, calls without a graph take as long as Python does."
+        )
+    return [told]
+
+
 def belief(run: RunData) -> list[str]:
     """Why the number may be believed, and how far."""
-    told, confirmed, winner = [], run.record.confirmation, run.winner
+    confirmed, winner = run.record.confirmation, run.winner
+    told = timed_how(run)
     if confirmed is not None:
         time = confirmed.winner
         told.append(

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import math
 import re
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from beamsearch.records.packed import opened_run
+from beamsearch.records.trace import write_record
 from beamsearch.report.code import visible
 from beamsearch.report.page import leave_report, write_comparison, write_report
 from beamsearch.report.run_data import RunData
@@ -97,6 +99,29 @@ def test_the_top_says_what_a_stranger_needs(run, page):
     checks = run.examination.checks
     assert f"{sum(c.passed for c in checks)} of {len(checks)} checks passed" in page.text
     assert f"{totals.tokens_in:,} tokens in" in page.text and "no known price" in page.text
+
+
+def test_the_problem_and_the_launches_are_there(run, page):
+    code = " ".join(run.trace.problem_file.read_text().split())
+    assert code in page.text
+    launches = {row[1]: row for row in page.rows if row and row[0] == run.winner.name}
+    for launch in run.profile(run.winner.name).launches:
+        row = launches[launch.name]
+        assert row[2] == f"{launch.duration_us / 1e3:.4g}" and row[5] == str(launch.registers)
+        assert row[4] == str(math.prod(launch.grid))
+
+
+def test_how_it_was_timed_and_python_s_part_are_told(tmp_path):
+    trace = copied(WITH_MODEL, tmp_path / "run")
+    record = trace.run_record()
+    slow = record.confirmation.winner.with_values(graph=True, plain_ms=0.5512, host_us=312.4)
+    confirmed = record.confirmation.with_values(winner=slow)
+    write_record(trace.run_file, record.with_values(confirmation=confirmed))
+    page = made(RunData(trace), tmp_path / "page.html")
+    assert "by its CUDA graph, between two events on the GPU" in page.text
+    assert f"Python's own part of a plain call is not in it: {record.best} 312 us." in page.text
+    row = next(row for row in page.rows if row[0] == record.best and "0.5512" in row)
+    assert row[-1] == "312"
 
 
 def test_every_candidate_stands_in_the_table_as_in_the_records(run, page):
