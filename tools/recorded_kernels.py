@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -88,6 +89,7 @@ def looked_at(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 slots=1,
                 strict_nan=False,
                 usage=Usage(),
+                cores=os.cpu_count() or 1,
             )
             least = least_work(problem).least_bytes
             for row in (row for row in rows if (row["of"], row["dtype"]) == (name, dtype)):
