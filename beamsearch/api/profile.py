@@ -12,6 +12,7 @@ from beamsearch.api.verify import IncorrectKernel, judged
 from beamsearch.errors import UsageError
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
+from beamsearch.records.verdict import Outcome
 from beamsearch.settings import Precision
 from kernel_profiling.profile import Finding, Floor, Profile
 
@@ -83,7 +84,8 @@ def profile(
     keep_report: Path | None = None,
 ) -> Profiled:
     """Tell what holds a kernel back: from Nsight Compute where there is a GPU, from the compiler
-    alone where there is none. The kernel is verified first.
+    alone where there is none. The kernel is verified first; one that nothing can show to be right
+    without a GPU is profiled all the same, and the profile's note says so.
 
     `kernel`: a file or its source; the problem's own where there is none. `keep_report`: a file for
     Nsight Compute's own report. Raises IncorrectKernel, and what `verify` raises.
@@ -104,9 +106,13 @@ def profile(
     subject = subject_of(own_kernel(found) if kernel is None else kernel)
     with lane(found, machine, seed) as (executor, scratch):
         verification = judged(found, subject, executor)
-        if not verification.correct:
+        is_unproven = verification.verdict.outcome is Outcome.UNPROVEN
+        if not (verification.correct or is_unproven):
             raise IncorrectKernel(verification)
         taken = executor.run(ProfileJob(subject=subject, full=True))
+        if is_unproven:
+            notes = [taken.note, f"It was not shown to be right: {verification.verdict.reason}"]
+            taken = taken.with_values(note="; ".join(filter(None, notes)))
         time = verification.measurement
         floor = measure_floor(found, machine)
         if time is not None:

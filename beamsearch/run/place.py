@@ -12,10 +12,16 @@ from beamsearch.records.run import Environment
 from beamsearch.records.trace import Trace
 from beamsearch.search import MODELLED_NOISE
 from beamsearch.settings import Settings
+from kernel_profiling.estimate.time_model import FITTED_TRITON
 from kernel_profiling.gpus import Gpu, UnknownGpu, find_gpu
 
 if TYPE_CHECKING:
     from beamsearch.executor.cluster import Cluster
+
+OTHER_TRITON = (
+    f"The model of times was fitted to the code that Triton {FITTED_TRITON} makes, and this is "
+    "Triton {}: which of two kernels is the faster may well come out wrong."
+)
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,10 @@ def notes_on(environment: Environment) -> list[str]:
     """What a run cannot measure or verify there."""
     if environment.gpu is not None:
         return []
+    other = not (environment.triton or "").startswith(f"{FITTED_TRITON}.")
     return [
         f"No NVIDIA GPU here: times are modelled for {environment.target} and print with ~; "
         "nothing was measured, and kernels were verified in Triton's interpreter on shrunk shapes "
-        f"only. A modelled time that is better by less than {MODELLED_NOISE:.0%} is no win."
+        f"only. A modelled time that is better by less than {MODELLED_NOISE:.0%} is no win.",
+        *([OTHER_TRITON.format(environment.triton)] if other else []),
     ]

@@ -27,13 +27,18 @@ class Progress:
         self._before = record.totals.seconds
         self._started = started
         self._usage = usage
+        self._is_idle = False
         self._used_before = record.totals.lane or LaneUse()
         write_record(trace.run_file, record)
 
     @property
     def seconds(self) -> float:
         """What the run took so far, in every process."""
-        return self._before + time.monotonic() - self._started
+        return self._before + (0 if self._is_idle else time.monotonic() - self._started)
+
+    def nothing_done(self) -> None:
+        """This process found nothing to do: what it took is no part of the run."""
+        self._is_idle = True
 
     def is_out_of_time(self) -> bool:
         """Whether the time limit is reached."""
@@ -55,7 +60,9 @@ class Progress:
     def save(self, **fields: object) -> RunRecord:
         """Write the record, with what the rounds came to so far."""
         done = self.trace.completed_rounds()
-        use = self._used_before.plus(self._usage.so_far())
+        use = self._used_before
+        if not self._is_idle:
+            use = use.plus(self._usage.so_far())
         fields = {"totals": totals(self.trace, done, self.seconds, use)} | fields
         if done:
             everyone = [c for record in done for c in record.candidates]

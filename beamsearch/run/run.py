@@ -193,6 +193,8 @@ class _Run:
         self.stop = StopToken()
         self.started = time.monotonic()
         self.usage = Usage()
+        self.ended: tuple[str | None, int] | None = None
+        """Why it had ended before, and its rounds then, where it was there and had."""
 
     def go(self, check: Callable[[], None]) -> RunRecord:
         """From wherever it is to the end; `check` is called first of all that needs the folder
@@ -339,6 +341,8 @@ class _Run:
         """The record that is there, running again, or a new one."""
         if self.trace.run_file.is_file():
             record = self.trace.run_record()
+            if record.status == "finished":
+                self.ended = record.stop_reason, len(self.trace.completed_rounds())
             record = record.with_values(
                 settings=self.settings,
                 environment=with_gpus(record.environment, environment),
@@ -363,6 +367,12 @@ class _Run:
     def _finish(self, executor: Executor, source: str, reason: str, floor: KnownFloor) -> RunRecord:
         """The winner chosen, confirmed beside the baselines, and written as a file of its own."""
         progress = self.progress
+        if self.ended == (reason, len(self.trace.completed_rounds())):
+            progress.nothing_done()
+            self.observer.note(
+                "it had ended already, and nothing was done; with other limits it goes on: "
+                f"{self._resume()} --rounds N --patience N"
+            )
         self.observer.worker(0, "looking closer at the winner")
         best, notes = choose_winner(self.trace, executor, self.stop)
         before = progress.record.notes

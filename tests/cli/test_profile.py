@@ -64,3 +64,25 @@ def test_busy_with_work_that_could_go_away_is_not_near_a_roof(beamsearch):
     assert "at_the_floor" not in kinds
     assert "88% of the outputs are zero" in told["findings"][1]["title"]
     assert told["measurement"]["time_ms"] > 50 * told["floor_ms"]
+
+
+def test_one_that_the_interpreter_cannot_run_is_profiled_and_said_to_be_unproven(
+    beamsearch, tmp_path
+):
+    plain = (SMALL / "input_kernel.py").read_text()
+    doubled = (
+        'tl.inline_asm_elementwise("add.f32 $0, $1, $1;", "=f,f", [tl.maximum(value, 0.0)], '
+        "dtype=tl.float32, is_pure=True, pack=1)"
+    )
+    source = plain.replace("tl.maximum(value, 0.0) * 2.0", doubled)
+    assert source != plain
+    (tmp_path / "kernel.py").write_text(source)
+    done = beamsearch(
+        "profile", str(SMALL), tmp_path / "kernel.py", "--json", CUDA_VISIBLE_DEVICES=""
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["measurement"] is None and told["profile"]["source"] == "compiler"
+    assert "not shown to be right" in told["profile"]["note"]
+    assert "inline_asm not supported" in told["profile"]["note"]
+    assert told["profile"]["launches"][0]["registers"] > 0

@@ -9,6 +9,7 @@ import pytest
 from beamsearch.search import MODELLED_NOISE, NOISE
 from kernel_profiling.estimate.time_model import (
     FITTED,
+    FITTED_TRITON,
     Work,
     estimate,
     launch_ms,
@@ -104,7 +105,8 @@ def test_kernels_of_problems_that_nothing_was_fitted_to_take_about_the_modelled_
     assert min(ratios) > 0.5 and max(ratios) < 2.5
 
 
-def test_committed_constants_are_the_fit(samples: list[Sample]) -> None:
+def test_committed_constants_are_the_fit(table: dict[str, object], samples: list[Sample]) -> None:
+    assert str(table["works_from_triton"]).startswith(f"{FITTED_TRITON}.")
     # Another machine's logarithm may end the descent a step away, at no other loss.
     assert loss(samples, H200, FITTED) <= 1.01 * loss(samples, H200, fit(samples, H200))
 

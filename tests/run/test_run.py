@@ -166,7 +166,12 @@ def test_an_endpoint_that_refuses_ends_the_run_in_one_line_and_it_resumes(tmp_pa
     with serving() as base_url:
         resumed = beamsearch("resume", folder, OPENAI_API_KEY="sk-none", OPENAI_BASE_URL=base_url)
     assert resumed.returncode == 0, resumed.stderr
-    assert Trace(folder).run_record().status == "finished"
+    ended = Trace(folder).run_record()
+    assert ended.status == "finished"
+    again = beamsearch("resume", folder, OPENAI_API_KEY="sk-none", OPENAI_BASE_URL=base_url)
+    assert again.returncode == 0, again.stderr
+    assert "it had ended already, and nothing was done" in again.stdout
+    assert Trace(folder).run_record() == ended
 
 
 WRONG = """

@@ -85,6 +85,8 @@ class Decision:
         self._strides = ""
         self._why_not = ""
         """The first reason for which a shape showed nothing."""
+        self._not_run = ""
+        """The first thing in the kernel that the interpreter cannot run: no shape helps there."""
 
     def smoke(self, process: CandidateProcess, drawn: Sequence[InputSet]) -> bool:
         """The smoke shapes, where a kernel that does not take them is not judged: whether it does.
@@ -117,7 +119,7 @@ class Decision:
             self._log.output.append(self._process.output)
         if not self._shown:
             reason = f"no shape could show that it is right: {self._why_not}{NOT_SHOWN}"
-            raise Rejected(Outcome.UNPROVEN, Stage.OTHER_SHAPES, reason)
+            raise Rejected(Outcome.UNPROVEN, Stage.OTHER_SHAPES, self._not_run or reason)
 
     def _try_shape(self, shape: DecidingShape, remaining: int) -> None:
         """The smallest of the shape's problems, then the largest that by the work of smaller ones
@@ -186,7 +188,7 @@ class Decision:
                 refused = rejection.raised or outcome in (Outcome.INVALID, Outcome.UNPROVEN)
                 if not refused or outcome is Outcome.TIMEOUT:
                     raise  # neither the kernel nor the interpreter said that it is not for this
-                self._shows_nothing(stage, label, rejection.reason)
+                self._shows_nothing(stage, label, rejection)
                 return False
             launched = set(names_in(answer.get("launched")))
             self._call_work = number_in(answer.get("work"))
@@ -201,7 +203,7 @@ class Decision:
                 if sets in self._alike:
                     raise
                 if sets not in self._wrong:
-                    self._shows_nothing(stage, label, rejection.reason)
+                    self._shows_nothing(stage, label, rejection)
                 self._wrong[sets] = rejection
                 return True
             if same and sets in self._wrong:
@@ -218,9 +220,11 @@ class Decision:
                 self._why_not = self._why_not or f"{place(handout)} it launches {others}"
             return True
 
-    def _shows_nothing(self, stage: Stage, label: str, reason: str) -> None:
-        self._why_not = self._why_not or reason
-        self._log.specialised(stage, label, reason)
+    def _shows_nothing(self, stage: Stage, label: str, rejection: Rejected) -> None:
+        self._why_not = self._why_not or rejection.reason
+        if rejection.outcome is Outcome.UNPROVEN:
+            self._not_run = self._not_run or rejection.reason
+        self._log.specialised(stage, label, rejection.reason)
 
 
 def _expected(known: Sequence[tuple[int, float]], volume: int) -> float:
