@@ -83,7 +83,7 @@ def compared(folders: Sequence[Path]) -> SideBySide:
                 scaled=record.scaled,
                 state=state_of(folder, record),
                 who_thinks=record.who_thinks,
-                target=where.gpu or where.target,
+                target=where.gpu or f"none; modelled for {where.target}",
                 torch=where.torch,
                 triton=where.triton,
                 best=now.best,

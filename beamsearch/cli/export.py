@@ -37,4 +37,6 @@ def export(
     typer.echo(winner.told())
     typer.echo(f"{folder}: {', '.join(files)}")
     place = shlex.quote(str(folder))
-    typer.echo(f"next: python -m pytest {place}, and `replace` as {folder / 'README.md'} shows")
+    pytest = f"python -m pytest {place}"
+    shown = folder / "README.md"
+    typer.echo(f"next: {pytest} (`pip install pytest`), and `replace` as {shown} shows")

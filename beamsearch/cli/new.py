@@ -71,7 +71,8 @@ def new(
     write_text(path, made.problem.source)
     for line in [*described(made, folder), *valued(made, machine)]:
         typer.echo(line)
-    typer.echo(f"next: {command('run', folder)}")
+    first = "the first kernel is yours (--kernel FILE), a model's, or torch.compile's on a GPU"
+    typer.echo(f"next: {command('run', folder)}; {first}")
 
 
 def described(made: Made, folder: Path) -> list[str]:

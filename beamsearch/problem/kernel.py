@@ -77,7 +77,8 @@ def check_source(source: str, where: str = "the kernel") -> None:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         at = f" line {line}" if line else ""
-        raise KernelError(f"{where}{at} does not parse: {error}") from error
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise KernelError(f"{where}{at} does not parse: {said}") from error
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for node in tree.body:
         if isinstance(node, ast.Assign):
