@@ -100,6 +100,8 @@ def time(
     check_platform()
     machine = find_machine(device)
     found = as_problem(problem, dtype=dtype, precision=precision, backward=backward)
+    named = named_kernels(kernels)
+    sources = {name: subject_of(kernel).source for name, kernel in named.items()}
     if not machine.measures:
         raise NoGpuError(
             "time needs an NVIDIA GPU: a modelled time is no measurement; run it on a machine with "
@@ -109,12 +111,11 @@ def time(
     from beamsearch.baselines.floor import beaten_floor, measure_floor
     from beamsearch.executor.opened import lane
 
-    named = named_kernels(kernels)
     own = found.input_kernel
     files = {Path(kernel).resolve() for kernel in named.values() if not is_source(kernel)}
     if own is not None and own.resolve() not in files:
         named["input"] = own
-    sources = {name: subject_of(kernel).source for name, kernel in named.items()}
+        sources["input"] = subject_of(own).source
     with lane(found, machine, strict_nan=strict_nan) as (executor, _):
         floor = measure_floor(found, machine)
         comparison = compare(sources, executor)

@@ -189,7 +189,8 @@ class PlainDisplay:
         self._yardsticks |= set(yardsticks(run))
         for line in [*swept(record), *differences(record)]:
             self.say(f"  {line}")
-        won = "win; " if record.win else "no win; " if record.round else ""
+        kind = "win; " if run.environment.gpu else "modelled win; "
+        won = kind if record.win else "no win; " if record.round else ""
         now, rounds_left = time.time(), run.settings.rounds - record.round
         left = self.activity.left_s(now, rounds_left, run.settings.time_limit_s)
         eta = f", about {clock(left)} left" if left else ""

@@ -29,7 +29,7 @@ ProblemArgument = Annotated[
     str,
     typer.Argument(
         metavar="PROBLEM",
-        help="Name, unique part of a name (43), folder or file; level1/43 of KernelBench.",
+        help="Name, number (43), unique part of a name, folder or file; level1/43 of KernelBench.",
     ),
 ]
 KernelBenchOption = Annotated[

@@ -57,6 +57,7 @@ NOT_WITHOUT_GPU = [
     "determinism and memory safety: the interpreter runs one program after another",
     "time: modelled, not measured",
 ]
+NOT_SANITIZED = "compute-sanitizer: it needs a GPU"
 
 
 class ModellingJudge:
@@ -99,6 +100,7 @@ class ModellingJudge:
         sanitizer runs without a GPU. Raises ProblemError."""
         source, log = source_of(subject), Log()
         log.not_checked += NOT_WITHOUT_GPU if thorough else [*NOT_WITHOUT_GPU, NOT_IN_A_RUN]
+        log.not_checked += [NOT_SANITIZED] if sanitize else []
         try:
             captured, path = self._captured(source, log, seen)
             interpret = partial(self._interpret, path, captured, log, thorough)

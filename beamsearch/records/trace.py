@@ -174,7 +174,7 @@ class Trace:
     def run_record(self) -> RunRecord:
         """`run.json`. Raises UsageError where there is none."""
         if not self.run_file.is_file():
-            told = "no run.json in it; one that is starting has it soon"
+            told = "no run.json in it; one that is starting has it soon; `runs` lists what is below"
             raise UsageError(f"{self.folder} holds no run ({told})")
         return read_record(self.run_file, RunRecord)
 

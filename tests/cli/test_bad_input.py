@@ -33,6 +33,7 @@ CASES = {
     "no worker could start": (["run", "43", "--max-candidates", "1"], 2, "at least"),
     "missing kernel": (["run", "43", "--kernel", "nowhere.py"], 2, "nowhere.py"),
     "kernel to verify": (["verify", "43", "nowhere.py"], 2, "nowhere.py"),
+    "kernel to time": (["time", "43", "nowhere.py"], 2, "nowhere.py"),
     "config missing": (["run", "43", "--config", "nowhere.toml"], 2, "nowhere.toml"),
     "resume nothing": (["resume", "nowhere"], 2, "no run"),
     "show nothing": (["show", "nowhere"], 2, "no run"),

@@ -155,7 +155,7 @@ def test_after_the_screen_stands_what_the_run_came_to(tmp_path):
     told(display, tmp_path)
     before, _, after = stream.getvalue().partition("\x1b[?1049l")  # back to the first screen
     assert "true shapes were not run" in before and "2 rounds of 4 workers" in before
-    assert "round 1 of 2: win; best r1-w0-v1 ~0.75 ms" in after
+    assert "round 1 of 2: modelled win; best r1-w0-v1 ~0.75 ms" in after
     assert "note: ncu is missing" in after and "best: r1-w0-v1" in after
     assert "window sizes" not in after, "candidates are for `show`"
 

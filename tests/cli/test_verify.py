@@ -32,13 +32,14 @@ def test_kernel_whose_assembly_the_interpreter_cannot_run_is_not_shown_correct(b
     assert done.returncode == 1, done.stdout + done.stderr
     found = answer(done)
     assert found["verdict"] == "not_shown_correct"
-    assert "a GPU would tell" in found["reason"]
+    assert "inline_asm" in found["reason"] and "a GPU would tell" in found["reason"]
     assert found["measurement"] is None
 
 
 @pytest.mark.slow
 def test_every_stage_is_told(beamsearch):
-    done = beamsearch("verify", str(SMALL), str(SMALL / "input_kernel.py"), "--seed", "3")
+    kernel = str(SMALL / "input_kernel.py")
+    done = beamsearch("verify", str(SMALL), kernel, "--seed", "3", "--sanitize")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     for stage in ("policy", "load", "compile", "smoke", "true_shapes", "other_shapes", "layout"):
@@ -46,6 +47,7 @@ def test_every_stage_is_told(beamsearch):
     for stage in ("determinism", "memory", "timing"):
         assert f"  -  {stage:<12} not checked" in lines
     assert any("there is no GPU here" in line for line in lines)
+    assert "  -  not checked: compute-sanitizer: it needs a GPU" in lines
     assert lines[-1] == "verdict: correct, also at other shapes"
 
 
