@@ -71,8 +71,8 @@ class Constants(Record):
 FITTED = Constants.model_validate_json(Path(__file__).with_name("time_model.json").read_text())
 """Written by `tools/fit_model.py`; the defaults above are where the fit starts."""
 FITTED_TRITON = "3.6"
-"""Whose code they were fitted to. Another version's code for the same kernel may come out many times
-as slow here, and how fast that is was not measured."""
+"""Whose code they were fitted to. Another version's code for the same kernel may come out many
+times as slow here; how fast it is was not measured."""
 
 
 class Work(Record):
