@@ -112,9 +112,10 @@ def timed_how(run: RunData) -> list[str]:
     time = confirmed.winner if confirmed else run.winner.measurement
     if time is None or time.source == "modelled":
         return []
-    way = "by its CUDA graph" if time.graph else "launched from Python, with work queued before it"
+    way = ", by its CUDA graph" if time.graph else ", launched from Python behind other work"
+    way = "" if time.graph is None else way  # old records do not say
     told = (
-        f"A time is the median of single calls, {way}, between two events on the GPU. The L2 is "
+        f"A time is the median of single calls{way}, between two events on the GPU. The L2 is "
         "emptied and every input has new values before each call; results of calls that nobody can "
         "foresee are compared."
     )

@@ -367,12 +367,14 @@ class _Run:
     def _finish(self, executor: Executor, source: str, reason: str, floor: KnownFloor) -> RunRecord:
         """The winner chosen, confirmed beside the baselines, and written as a file of its own."""
         progress = self.progress
-        if self.ended == (reason, len(self.trace.completed_rounds())):
+        is_whole = self.trace.best_kernel_file.is_file() and self.trace.page_file.is_file()
+        if is_whole and self.ended == (reason, len(self.trace.completed_rounds())):
             progress.nothing_done()
-            self.observer.note(
-                "it had ended already, and nothing was done; with other limits it goes on: "
-                f"{self._resume()} --rounds N --patience N"
-            )
+            told = "it had ended already, and nothing was done; with other limits it goes on: "
+            self.observer.note(f"{told}{self._resume()} --rounds N --patience N")
+            record = progress.save(status="finished", stop_reason=reason, best=progress.record.best)
+            self.observer.run_ended(record, self.trace.folder)
+            return record
         self.observer.worker(0, "looking closer at the winner")
         best, notes = choose_winner(self.trace, executor, self.stop)
         before = progress.record.notes

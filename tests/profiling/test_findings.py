@@ -365,6 +365,13 @@ def test_three_products_of_tf32_are_what_one_of_float32_takes() -> None:
     assert "excess_arithmetic" in kinds(find(*with_products(3.0, "tf32"), 2.0))
 
 
+def measured(metrics: dict[str, float], *lines: LineCounters) -> Launch:
+    """The one launch of a call, of 1 ms."""
+    fields = {"name": "k", "triton": True, "grid": (4096, 1, 1), "threads": 128, "share": 1.0}
+    fields |= {"duration_us": 1000, "metrics": metrics, "lines": list(lines)}
+    return Launch.model_validate(fields)
+
+
 def waiting(name: str, line: int, share: float, **reasons: float) -> LineCounters:
     return LineCounters(line=line, text=name, stall_share=share, stall_reasons=reasons)
 
@@ -372,16 +379,8 @@ def waiting(name: str, line: int, share: float, **reasons: float) -> LineCounter
 def test_barriers_name_the_lines_that_wait_longest_and_hide_no_other_long_wait() -> None:
     lines = [waiting(f"dot {n}", n, n / 100, barrier=0.8, memory=0.2) for n in range(1, 9)]
     loop = waiting("for t in range(n):", 20, 0.6, memory=1.0)
-    launch = Launch(
-        name="k",
-        triton=True,
-        grid=(4096, 1, 1),
-        threads=128,
-        share=1.0,
-        duration_us=1000,
-        metrics={"idle_barrier": 0.4, "idle_memory": 0.3, "l2_busy": 50.0},
-        lines=[*lines, loop],
-    )
+    metrics = {"idle_barrier": 0.4, "idle_memory": 0.3, "l2_busy": 50.0}
+    launch = measured(metrics, *lines, loop)
     profile = Profile(source="ncu", gpu="NVIDIA H200", launches=[launch])
     found = {f.kind: f for f in find(profile, None, 1.0)}
     barrier = found[FindingKind.SYNCHRONISATION]
@@ -403,15 +402,7 @@ def test_bytes_that_blocks_are_copied_for_are_not_put_on_lines_that_store() -> N
     load = LineCounters(line=3, text="x_desc.load([m, k])", copies=10)
 
     def traffic(copied: float, *lines: LineCounters) -> Finding:
-        launch = Launch(
-            name="k",
-            triton=True,
-            grid=(4096, 1, 1),
-            threads=128,
-            share=1.0,
-            metrics={"tma_read_bytes": copied, "l2_busy": 90.0},
-            lines=list(lines),
-        )
+        launch = measured({"tma_read_bytes": copied, "l2_busy": 90.0}, *lines)
         moved = {"l2": 10.0 * least}
         profile = Profile(source="ncu", gpu="NVIDIA H200", launches=[launch], traffic=moved)
         found = find(profile, floor, 10 * floor.time_ms)

@@ -38,9 +38,8 @@ def profiled(profile: Profile | None, floor: Floor | None) -> list[str]:
     lines = [_traffic(profile, floor), *_products(profile, floor)]
     part = part_of(profile.gpu)
     for launch, budget in shown:
-        is_small = launch.share is not None and launch.share < SMALL_LAUNCH
-        busy = "" if is_small or not case.measured else _busy(budget, launch)
-        lines.append(_launch(launch, part) + busy)
+        busy = _busy(budget, launch) if case.measured else ""
+        lines.append(_launch(launch, part, busy))
     told = list({fact: None for launch, _ in shown for fact in launch.lowering})
     if told:
         more = f" And {len(told) - LOWERED} facts more" if len(told) > LOWERED else ""
@@ -94,7 +93,7 @@ def _configurations(profile: Profile) -> list[str]:
     return [f"The autotuner's configurations: {'; '.join(told)}{left}."] if told else []
 
 
-def _launch(launch: Launch, part: Gpu | None) -> str:
+def _launch(launch: Launch, part: Gpu | None, busy: str) -> str:
     x, y, z = launch.grid
     grid = " x ".join(str(n) for n in ((x, y, z) if z > 1 else (x, y) if y > 1 else (x,)))
     parts = [f"{grid} programs of {launch.threads} threads"]
@@ -118,7 +117,7 @@ def _launch(launch: Launch, part: Gpu | None) -> str:
     parts += [text for value, text in told if value is not None]
     if launch.matrix_instructions is not None:
         parts.append("matrix units used" if launch.matrix_instructions else "matrix units idle")
-    return f"{name}: {', '.join(parts)}."
+    return f"{name}: {', '.join(parts)}.{busy}"
 
 
 def _limits(launch: Launch, part: Gpu | None) -> str:
