@@ -18,6 +18,7 @@ from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.timing.least_time import below_arithmetic, impossible, needed_share
 from beamsearch.judge.timing.timing import (
     Sample,
+    begin,
     believe,
     checked_share,
     prepare,
@@ -295,6 +296,8 @@ class Comparer:
             guarded(Stage.LOAD, "reference", runner.ask, "reference", first_s, **message)
         self._make_room(name)
         try:
+            if is_baseline:
+                begin(timing.replay, self.timed, first_s)
             timing.estimate = prepare(timing.replay, self.timed, first_s)
             if self._one_at_a_time:
                 timing.replay.unbind()

@@ -64,6 +64,16 @@ def checked_share(count: int) -> float:
     return float(1 - MISSED ** (2 / max(2, count)))
 
 
+def begin(replay: Replay, timed: InputSet, timeout_s: float) -> None:
+    """A reference's first call. In it libraries and torch.compile try what there is memory for, and
+    keep what was fastest: no oracle takes any, and the result is not looked at. Raises Rejected."""
+    assert timed.shared is not None
+    bind(replay, timed.shared, timeout_s)
+    timed.renew()
+    timed.sets.release()
+    guarded(Stage.TIMING, "timing", replay.time, plain=True, timeout_s=timeout_s)
+
+
 def prepare(replay: Replay, timed: InputSet, first_s: float) -> float:
     """Bind a plan or reference for timing, see that it is right on new values, once more without
     making the memory between calls anew, and estimate a call's time in milliseconds. Raises
