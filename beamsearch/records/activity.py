@@ -24,6 +24,8 @@ class Activity(Record):
     """When the first round that this process does whole began; round 0 does not count."""
     round: float | None = None
     """When the round under way began."""
+    rounds_begun: int = 0
+    """By this process: the first of one that goes on with a run may be the rest of a round."""
     rounds_done: int = 0
     """Since `first_round`."""
     tasks: list[Task] = []
@@ -32,7 +34,10 @@ class Activity(Record):
 
     def round_started(self, now: float) -> "Activity":
         """A round begins."""
-        return self.with_values(first_round=self.first_round or now, round=now, tasks=[])
+        is_whole = self.rounds_begun > 0 or not self.seconds_before
+        first = self.first_round or (now if is_whole else None)
+        begun = self.rounds_begun + 1
+        return self.with_values(first_round=first, round=now, rounds_begun=begun, tasks=[])
 
     def round_ended(self) -> "Activity":
         """A round is on disk."""

@@ -148,7 +148,11 @@ def test_hostile_text_changes_no_row_but_its_own(trace):
 def test_time_left_goes_by_whole_rounds_and_the_limit_by_every_process():
     begun = Activity(started=1000.0, seconds_before=500.0)
     assert begun.round_ended().left_s(1010.0, 3, None) is None  # where a run that goes on stands
-    one = begun.round_started(1010.0).round_ended().round_started(1110.0)
+    rest = begun.round_started(1005.0).round_ended()  # of a round that an earlier process began
+    assert rest.left_s(1010.0, 2, None) is None
+    one = rest.round_started(1010.0).round_ended().round_started(1110.0)
+    first = Activity(started=1000.0).round_started(1005.0).round_ended()
+    assert first.left_s(1010.0, 2, None) == 10.0
     assert one.elapsed_s(1110.0) == 610.0
     assert one.left_s(1110.0, 2, None) == 200.0
     assert one.left_s(1150.0, 2, None) == 160.0
