@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from beamsearch.api.kernel import Kernel, subject_of
@@ -148,17 +149,30 @@ def summary(judgement: Judgement) -> str:
     return f"{verdict.outcome}{AT_SHAPES[verdict.reach]}{at}"
 
 
+def merged(checks: Sequence[Check]) -> list[tuple[str, str]]:
+    """Mark and text of each; those that passed with the same message are one line, and what their
+    names have in common stands there once."""
+    named: dict[tuple[str, str, str, str], list[str]] = {}
+    for place, check in enumerate(checks):
+        head, _, tail = check.name.rpartition(", ")
+        alone = "" if check.passed else str(place)
+        key = mark(check), f"{head}: " if head else "", check.message, alone
+        named.setdefault(key, []).append(tail)
+    return [
+        (sign, f"{head}{', '.join(dict.fromkeys(tails))}{message and f': {message}'}")
+        for (sign, head, message, _), tails in named.items()
+    ]
+
+
 def told(judgement: Judgement) -> str:
     """Every check, what was not checked, and the verdict last."""
     verdict, lines = judgement.verdict, []
     for stage in Stage:
         checks = [check for check in verdict.checks if check.stage is stage]
-        for check in checks:
-            message = f": {check.message}" if check.message else ""
-            lines.append(f"{mark(check)} {stage:<12} {check.name}{message}")
-        if not checks:
-            lines.append(f"  -  {stage:<12} not checked")
-    for text in verdict.not_checked:
+        lines += [f"{sign} {stage:<12} {text}" for sign, text in merged(checks)]
+    reached = {check.stage for check in verdict.checks}
+    left_out = ", ".join(stage for stage in Stage if stage not in reached)
+    for text in ([left_out] if left_out else []) + verdict.not_checked:
         lines.append(f"  -  not checked: {text}")
     if verdict.output and not verdict.correct:
         lines.append("the end of what its processes printed:")

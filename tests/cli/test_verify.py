@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from beamsearch.api.verify import merged
 from beamsearch.paths import data_folder
+from beamsearch.records.verdict import Check, Stage
 
 SMALL = Path(__file__).parents[1] / "llm" / "doubling"
 POOLING = data_folder("problems") / "43_Max_Pooling_3D" / "input_kernel.py"
@@ -44,11 +46,33 @@ def test_every_stage_is_told(beamsearch):
     lines = done.stdout.splitlines()
     for stage in ("policy", "load", "compile", "smoke", "true_shapes", "other_shapes", "layout"):
         assert any(line.split()[:2] == ["ok", stage] for line in lines), stage
-    for stage in ("determinism", "memory", "timing"):
-        assert f"  -  {stage:<12} not checked" in lines
+    left_out = next(line for line in lines if line.startswith("  -  not checked: "))
+    assert left_out == "  -  not checked: review, determinism, timing, python, memory"
     assert any("there is no GPU here" in line for line in lines)
     assert "  -  not checked: compute-sanitizer: it needs a GPU" in lines
     assert lines[-1] == "verdict: correct, also at other shapes"
+
+
+def test_what_passed_alike_is_one_line_and_what_failed_stands_alone():
+    def check(name: str, message: str, passed: bool = True) -> Check:
+        return Check(stage=Stage.OTHER_SHAPES, name=name, passed=passed, message=message)
+
+    at = "right on x (3, 5)"
+    checks = [
+        check("long rows, own #1", at),
+        check("long rows, ties #1", at),
+        check("long rows, own #1", "right on x (64, 5)"),
+        check("layout", ""),
+        check("long rows, huge #1", "wrong", passed=False),
+        check("long rows, tiny #1", "wrong", passed=False),
+    ]
+    assert merged(checks) == [
+        ("ok  ", f"long rows: own #1, ties #1: {at}"),
+        ("ok  ", "long rows: own #1: right on x (64, 5)"),
+        ("ok  ", "layout"),
+        ("FAIL", "long rows: huge #1: wrong"),
+        ("FAIL", "long rows: tiny #1: wrong"),
+    ]
 
 
 def planted(old: str, new: str) -> str:

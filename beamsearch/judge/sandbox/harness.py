@@ -185,13 +185,15 @@ def _poisoned_memory() -> Any:
 
 
 def _print(error: BaseException, source: str | None) -> None:
-    """Print the traceback from the kernel's own first line on: what called it is ours."""
+    """Print the traceback of the kernel's own lines and of the last one: what called it is ours, and
+    what lies between is of libraries."""
     whole = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = whole
     while part is not None:
-        own = [number for number, frame in enumerate(part.stack) if frame.filename == source]
+        own = [frame for frame in part.stack if frame.filename == source]
         if own:
-            part.stack = traceback.StackSummary.from_list(part.stack[own[0] :])
+            last = [] if part.stack[-1] is own[-1] else part.stack[-1:]
+            part.stack = traceback.StackSummary.from_list([*own, *last])
         part = part.__cause__ or part.__context__
     sys.stderr.write("".join(whole.format()))
 

@@ -303,7 +303,7 @@ class CandidateProcess:
     def clean(self, text: str) -> str:
         """Text without what differs from one process to the next: its folder, addresses."""
         text = text.replace(f"{self._folder}/", "").replace(str(self._folder), ".")
-        text = re.sub(r"\S*/sources/[0-9a-f]{16}/", "", text)
+        text = re.sub(r"[^\s\"']*/sources/[0-9a-f]{16}/", "", text)
         return re.sub(r"\b0x[0-9a-f]{6,}\b", "0x…", text)
 
 
