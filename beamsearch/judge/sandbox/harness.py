@@ -185,7 +185,7 @@ def _poisoned_memory() -> Any:
 
 
 def _print(error: BaseException, source: str | None) -> None:
-    """Print the traceback of the kernel's own lines and of the last one: what called it is ours, and
+    """Print the traceback with the kernel's own lines and the last one: what called it is ours, and
     what lies between is of libraries."""
     whole = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = whole

@@ -8,7 +8,9 @@ from beamsearch.judge.sandbox.harness import describe_error
 
 
 def test_a_traceback_holds_the_kernels_lines_and_where_it_ended(capsys):
-    source = "import json\ndef outer():\n    return inner()\ndef inner():\n    return json.loads('{')\n"
+    source = (
+        "import json\ndef outer():\n    return inner()\ndef inner():\n    return json.loads('{')\n"
+    )
     made: dict = {"json": json}
     exec(compile(source, "kernel.py", "exec"), made)
     try:
@@ -18,6 +20,6 @@ def test_a_traceback_holds_the_kernels_lines_and_where_it_ended(capsys):
     lines = capsys.readouterr().err.splitlines()
     frames = [line.split(",")[0:2] for line in lines if line.lstrip().startswith("File ")]
     own = [line for _, line in frames[:-1]]
-    assert own == [" line 3", " line 5"] and "raw_decode" in "\n".join(lines)
+    assert own == [" line 2", " line 4"] and "raw_decode" in "\n".join(lines)
     assert len(frames) == 3 and lines[-1].startswith("json.decoder.JSONDecodeError")
     assert told["type"] == "JSONDecodeError"
