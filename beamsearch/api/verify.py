@@ -10,7 +10,7 @@ from beamsearch.api.page import html
 from beamsearch.api.problem import GivenProblem, as_problem
 from beamsearch.errors import KernelError
 from beamsearch.records.job import JudgeJob, Judgement
-from beamsearch.records.verdict import Check, Reach, Stage
+from beamsearch.records.verdict import Check, Reach, Stage, error_in_words
 from beamsearch.settings import Precision
 
 if TYPE_CHECKING:
@@ -174,6 +174,8 @@ def told(judgement: Judgement) -> str:
     left_out = ", ".join(stage for stage in Stage if stage not in reached)
     for text in ([left_out] if left_out else []) + verdict.not_checked:
         lines.append(f"  -  not checked: {text}")
+    if verdict.rms_error is not None:
+        lines.append(f"error on the problem's own inputs: {error_in_words(verdict.rms_error)}")
     if verdict.output and not verdict.correct:
         lines.append("the end of what its processes printed:")
         lines += [f"    {line}" for line in verdict.output.rstrip().splitlines()]

@@ -88,6 +88,7 @@ class Log:
     reach: Reach | None = None
     code_fingerprint: str | None = None
     launched: list[str] = field(default_factory=list)
+    rms_error: float | None = None
 
     def add(self, other: Log) -> None:
         """Note all that another log holds, whose reach counts."""
@@ -95,6 +96,7 @@ class Log:
         self.not_checked += other.not_checked
         self.output += other.output
         self.reach = other.reach
+        self.rms_error = other.rms_error
 
     def passed(self, stage: Stage, name: str, message: str = "") -> None:
         """Note a check that held."""
@@ -113,7 +115,8 @@ class Log:
 
     def correct(self) -> Verdict:
         """The verdict of a candidate that failed nothing."""
-        return self._verdict(Outcome.CORRECT, reach=self.reach, launched=self.launched)
+        found = {"reach": self.reach, "launched": self.launched, "rms_error": self.rms_error}
+        return self._verdict(Outcome.CORRECT, **found)
 
     def rejected(self, rejection: Rejected) -> Verdict:
         """The verdict of a candidate that failed a stage."""

@@ -126,6 +126,8 @@ class Situation(Record):
     """Name of the parent candidate."""
     parent_source: str
     parent_time: Measurement | None
+    parent_error: float | None = None
+    """As `Verdict.rms_error`."""
     floor: Floor | None
     profile: Profile
     findings: list[Finding]

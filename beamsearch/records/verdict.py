@@ -90,6 +90,10 @@ class Verdict(Record):
     """Hash of the compiled code and launches at the true shapes, where it was compiled."""
     launched: list[str] = []
     """Kernels that a correct one launches at the true shapes; none where that is not known."""
+    rms_error: float | None = None
+    """Root mean square of a correct one's errors on the first of the problem's own inputs, as a
+    share of the output's standard deviation; of several outputs the largest. None of one judged
+    before this was recorded."""
 
     @model_validator(mode="after")
     def _failure_has_reason(self) -> "Verdict":
@@ -108,6 +112,11 @@ class Verdict(Record):
     def correct(self) -> bool:
         """Whether the candidate computes the problem, as far as could be checked here."""
         return self.outcome is Outcome.CORRECT
+
+
+def error_in_words(rms_error: float) -> str:
+    """Of `Verdict.rms_error`."""
+    return f"rms {100 * rms_error:.2g}% of the output's standard deviation"
 
 
 def same_code(twin: str) -> str:

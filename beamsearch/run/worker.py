@@ -106,6 +106,7 @@ class Worker(Bench):
             parent=self.parent.name,
             parent_source=source,
             parent_time=self.parent.measurement,
+            parent_error=self.parent.verdict.rms_error,
             floor=self.shared.floor,
             profile=profile,
             findings=self.shared.findings(self.parent),

@@ -321,13 +321,20 @@ def test_the_contract_states_the_rule_of_precision_in_force(name, precision, hol
 def test_the_contract_states_the_judges_own_tolerance_and_limits():
     from beamsearch.judge.capture.launches import MOST_CONFIGS
     from beamsearch.judge.rejection import COMPILE_S
-    from beamsearch.judge.verification.tolerance import TOLERANCE
+    from beamsearch.judge.verification.tolerance import SPREAD_SHARE, TOLERANCE
 
     for dtype in ("float16", "bfloat16", "float32"):
         assert facts.tolerance(dtype) == f"{100 * TOLERANCE[dtype]:g}%"
+        assert facts.spread_share(dtype) == f"{100 * SPREAD_SHARE * TOLERANCE[dtype]:g}%"
     contract = render(diagnosis_question())
     assert f"at most {MOST_CONFIGS} configurations" in contract
     assert "above two minutes to compile" in contract and COMPILE_S == 120
+
+
+def test_how_far_off_the_kernel_is_is_told_where_it_is_known():
+    assert "Error on the problem's own inputs" not in render(diagnosis_question())
+    told = render(diagnosis_question(parent_error=0.0016))
+    assert "own inputs: rms 0.16% of the output's standard deviation." in told
 
 
 def test_an_open_direction_is_asked_for_what_nobody_does_and_told_who_does_what():

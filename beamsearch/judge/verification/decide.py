@@ -34,7 +34,7 @@ from beamsearch.judge.verification.stages import (
     check_result,
     place,
     run_sets,
-    shapes,
+    tell_right,
 )
 from beamsearch.problem.input_values import DISTRIBUTIONS, Distribution
 from beamsearch.problem.problem import Problem
@@ -198,7 +198,7 @@ class Decision:
             if same:
                 self._alike.add(sets)
             try:
-                excused, strides = check_result(process, answer, handout, stage)
+                found = check_result(process, answer, handout, stage)
             except Rejected as rejection:
                 if sets in self._alike:
                     raise
@@ -210,10 +210,10 @@ class Decision:
                 # What it launches depends on more than the shape: then the shape counts.
                 raise self._wrong[sets]
             name = inputs.label if stage is Stage.SMOKE else f"{label}, {inputs.label}"
-            log.passed(stage, name, f"right on {shapes(handout)}{excused}")
-            if strides and not self._strides:
-                self._strides = strides
-                log.reported(stage, "strides", False, strides)
+            tell_right(log, stage, name, handout, found)
+            if found.strides and not self._strides:
+                self._strides = found.strides
+                log.reported(stage, "strides", False, found.strides)
             self._shown |= same and stage is not Stage.SMOKE
             if not same:
                 others = ", ".join(sorted(launched)) or "nothing"

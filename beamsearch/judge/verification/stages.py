@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.arguments import poison_all
@@ -21,6 +21,8 @@ Callee = CandidateProcess | Replay
 """What calls a candidate: its process in the interpreter, or the runner with its plan."""
 Loader = Callable[[str, Form], AbstractContextManager[Replay]]
 """Has a form in the runner, under a name."""
+FIRST_OWN = "own #1"
+"""The first set of the problem's own inputs."""
 CHANGED_INPUTS = "the kernel changed its inputs or parameters; write to a new tensor"
 
 
@@ -45,10 +47,10 @@ def run_sets(
         limit_s = timeout_s if number or first_s is None else first_s
         with inputs.handout() as handout:
             bind(process, handout, limit_s)
-            excused, other = call_once(process, handout, stage, limit_s)
-            strides = strides or other
+            found = call_once(process, handout, stage, limit_s)
+            strides = strides or found.strides
             if inputs.proves:
-                log.passed(stage, inputs.label, f"right on {shapes(handout)}{excused}")
+                tell_right(log, stage, inputs.label, handout, found)
     if strides:
         log.reported(stage, "strides", False, strides)
     if chosen and not any(inputs.proves for inputs in chosen):
@@ -58,9 +60,27 @@ def run_sets(
         )
 
 
+class Compared(NamedTuple):
+    """What is to be said of results that are right."""
+
+    excused: str
+    """How many elements only rounding explains; empty where there are none."""
+    strides: str
+    """How the strides differ from the reference's; empty where they do not."""
+    rms_error: float
+    """Of the outputs the largest, as a share of the output's spread."""
+
+
+def tell_right(log: Log, stage: Stage, name: str, handout: Handout, found: Compared) -> None:
+    """Note that results on a set are right; of the first of the problem's own, by how much."""
+    log.passed(stage, name, f"right on {shapes(handout)}{found.excused}")
+    if handout.of.label == FIRST_OWN and stage in (Stage.SMOKE, Stage.TRUE_SHAPES):
+        log.rms_error = found.rms_error
+
+
 def call_once(
     process: Callee, handout: Handout, stage: Stage, timeout_s: float, **options: Any
-) -> tuple[str, str]:
+) -> Compared:
     """Call what is bound, and compare as `check_result`. Raises Rejected."""
     answer = ask_once(process, handout, stage, timeout_s, **options)
     return check_result(process, answer, handout, stage)
@@ -82,23 +102,22 @@ def check_result(
     handout: Handout,
     stage: Stage,
     where: str = "",
-) -> tuple[str, str]:
-    """Compare what a call handed over with the oracle: how many elements only rounding explains,
-    and how the strides differ from the reference's, each empty where there is nothing to say.
-    Raises Rejected."""
+) -> Compared:
+    """Compare what a call handed over with the oracle. Raises Rejected."""
     reported, wanted = answer.get("results"), handout.of.returned
     reported = reported if isinstance(reported, list) else []
-    excused = 0
+    excused, rms_error = 0, 0.0
     which = [_which(handout, index) for index in range(len(wanted))]
     reason = damaged(answer, handout, process.touched) or misfits(reported, wanted, which)
     if reason is None:
-        excused, reason = compare_values(handout, which)
+        excused, rms_error, reason = compare_values(handout, which)
     if reason is not None:
         raise Rejected(Outcome.WRONG, stage, f"{where or place(handout)}: {reason}")
     strides = [other_strides(told, one) for told, one in zip(reported, wanted, strict=True)]
-    return (
+    return Compared(
         f"; rounding of the inputs explains {excused} elements" if excused else "",
         "; ".join(text for text in strides if text),
+        rms_error,
     )
 
 
@@ -156,24 +175,25 @@ def misfits(reported: list[Any], wanted: Sequence[Expected], which: Sequence[str
     return None
 
 
-def compare_values(handout: Handout, which: Sequence[str]) -> tuple[int, str | None]:
-    """How many elements only rounding explains, none where the set turns out to prove nothing; and
-    what is wrong, or none."""
-    inputs, excused = handout.of, 0
+def compare_values(handout: Handout, which: Sequence[str]) -> tuple[int, float, str | None]:
+    """How many elements only rounding explains, none where the set turns out to prove nothing; the
+    largest rms error; and what is wrong, or none."""
+    inputs, excused, rms_error = handout.of, 0, 0.0
     for index, result in enumerate(handout.returned()):
         expected = inputs.expected[index]
         try:
             difference = inputs.compare(index, result)
         except CannotTell:
-            return 0, None
+            return 0, 0.0, None
         excused += difference.excused
+        rms_error = max(rms_error, difference.relative_rms)
         if not difference.passed:
-            return 0, which[index] + difference.explain(result, expected.oracle)
+            return 0, rms_error, which[index] + difference.explain(result, expected.oracle)
         if inputs.distribution in ("own", "normal"):
             share = difference.relative_rms
             if reason := lower_precision(result, share, expected.oracle, expected.scale):
-                return 0, which[index] + reason
-    return excused, None
+                return 0, rms_error, which[index] + reason
+    return excused, rms_error, None
 
 
 def other_strides(told: dict[str, Any], expected: Expected) -> str:

@@ -12,6 +12,7 @@ from beamsearch.proposer.prompts.profiled import part_of, profiled
 from beamsearch.proposer.prompts.wording import one_line, size, tilde
 from beamsearch.proposer.questions import DiagnosisQuestion, FirstQuestion, Question, Situation
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.verdict import error_in_words
 from kernel_profiling.findings.findings import WORTH
 from kernel_profiling.profile import Costs, Finding, Floor, Profile
 
@@ -20,6 +21,7 @@ CODE_CHARACTERS = 60
 SHORTEST_QUOTE = 12
 """Characters of a line of code that a text holds only where it quotes it."""
 LINES_QUOTED = 4
+HALF = ("float16", "bfloat16")
 RULES = 3
 LEAST_RULE = 1.0
 """Percent of the call that a rule estimates at least."""
@@ -49,7 +51,12 @@ def gpu(name: str, dtype: str) -> str:
 
 def tolerance(dtype: str) -> str:
     """What the judge allows an element, in words."""
-    return "1%" if dtype in ("float16", "bfloat16") else "0.1%"
+    return "1%" if dtype in HALF else "0.1%"
+
+
+def spread_share(dtype: str) -> str:
+    """The most of the output's standard deviation that this may be, in words."""
+    return "5%" if dtype in HALF else "0.5%"
 
 
 def capability(name: str) -> float | None:
@@ -106,6 +113,8 @@ def standing(question: Question | FirstQuestion) -> list[str]:
             times = time.time_ms / floor.time_ms
             distance = f"Distance: {tilde(time)}{times:.3g} times the floor."
         lines.insert(1, distance)
+    if question.parent_error is not None:
+        lines.append(f"Error on the problem's own inputs: {error_in_words(question.parent_error)}.")
     found = profiled(question.profile, floor)
     return [_time(time), *lines, *(_for_reader(question, line) for line in found)]
 

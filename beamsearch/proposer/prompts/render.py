@@ -154,6 +154,7 @@ def _render(question: Question | FirstQuestion, cuts: Iterable[str]) -> str:
     context: dict[str, Any] = {
         "problem": question.problem,
         "tolerance": facts.tolerance(question.problem.dtype),
+        "spread_share": facts.spread_share(question.problem.dtype),
         "gpu": facts.gpu(question.gpu, question.problem.dtype),
         "notes": notes[: len(notes) - cut["note"]],
         "standing": facts.standing(question),
