@@ -114,7 +114,7 @@ def _gpu(device: int | None) -> Iterator[Line]:
         )
         return
     for other in devices():
-        mark = "  (used)" if other.index == picked else ""
+        mark = "  (the one that runs use)" if other.index == picked else ""
         memory = f"{other.memory_bytes / 2**30:.0f} GiB"
         yield Line("ok", f"gpu {other.index}", f"{other.name}, {memory}{mark}")
     used = devices()[picked]
@@ -239,7 +239,8 @@ def _endpoint() -> Line:
             "ok",
             "endpoint",
             "none configured: the built-in playbook thinks",
-            "for a model set OPENAI_API_KEY, or OPENAI_BASE_URL for one of your own",
+            "for a model set OPENAI_API_KEY, or OPENAI_BASE_URL for one of your own; --llm batch "
+            "asks through files and needs neither",
         )
     from beamsearch.llm.openai_chat import check_endpoint
 

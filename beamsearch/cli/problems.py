@@ -8,50 +8,55 @@ from typing import Annotated
 
 import typer
 
-from beamsearch.cli.options import JsonOption
+from beamsearch.cli.options import JsonOption, KernelBenchOption
 
 
 def problems(
-    task: Annotated[
-        Path | None,
+    problem: Annotated[
+        str | None,
         typer.Argument(
-            metavar="[TASK]", help="A folder of robust-kbench's, whose configurations are listed."
+            metavar="[PROBLEM]",
+            help="One alone, named as for run; or a task's folder of robust-kbench, whose "
+            "configurations are listed.",
         ),
     ] = None,
+    kernelbench: KernelBenchOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the problems: shapes, dtype, least bytes, FLOPs."""
+    """List the problems that come along, or tell of one: shapes, dtype, least bytes, FLOPs."""
     from beamsearch.errors import ProblemError
     from beamsearch.problem.least_work import least_work
     from beamsearch.problem.problem import find_problem, list_problems
 
     rows: list[dict[str, object]] = []
-    for name in list_problems() if task is None else configured(task):
+    names = list_problems() if problem is None else configured(problem)
+    for name in names:
         try:
-            problem = find_problem(name)
-            work = least_work(problem)
+            found = find_problem(name, kernelbench)
+            work = least_work(found)
         except ProblemError as error:
-            if task is None:
+            if problem is None or len(names) == 1:
                 raise
             rows.append({"name": name, "failed": str(error)})  # not all that can be combined runs
             if not json:
                 typer.echo(f"{name}\n    cannot be run: {error}")
             continue
+        called = name if len(names) > 1 else found.name
         rows.append(
             {
-                "name": name,
-                "dtype": problem.dtype,
+                "name": called,
+                "dtype": found.dtype,
                 "inputs": {key: list(shape) for key, shape in work.input_shapes.items()},
                 "output": list(work.output_shape),
                 "least_bytes": work.least_bytes,
                 "flops": work.flops,
-                "input_kernel": str(problem.input_kernel) if problem.input_kernel else None,
+                "input_kernel": str(found.input_kernel) if found.input_kernel else None,
             }
         )
         if not json:
-            typer.echo(name)
+            typer.echo(called)
             inputs = ", ".join(f"{key} {tuple(shape)}" for key, shape in work.input_shapes.items())
-            typer.echo(f"    {inputs} -> {work.output_shape}, {problem.dtype}")
+            typer.echo(f"    {inputs} -> {work.output_shape}, {found.dtype}")
             typer.echo(
                 f"    least work {work.least_bytes / 1e9:.3f} GB, {work.flops / 1e9:.1f} GFLOP"
             )
@@ -59,11 +64,10 @@ def problems(
         typer.echo(json_module.dumps({"problems": rows}))
 
 
-def configured(task: Path) -> list[str]:
-    """The names of a task's configurations. Raises ProblemError."""
-    from beamsearch.errors import ProblemError
-    from beamsearch.problem.functional import CONFIGURATIONS, FILE, configurations, is_functional
+def configured(name: str) -> list[str]:
+    """The names of a task's configurations; of any other problem its own."""
+    from beamsearch.problem.functional import FILE, configurations, is_functional
 
-    if not is_functional(task / FILE):
-        raise ProblemError(f"{task} is no task of robust-kbench: {FILE} and {CONFIGURATIONS}")
-    return [f"{task}:{number}" for number, _ in enumerate(configurations(task / FILE), 1)]
+    if not is_functional(Path(name) / FILE):
+        return [name]
+    return [f"{name}:{number}" for number, _ in enumerate(configurations(Path(name) / FILE), 1)]

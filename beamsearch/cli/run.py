@@ -36,15 +36,15 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Settings in TOML, with some that have no flag (docs/running.md): repairs, "
+        help="Settings in TOML, with some that have no flag (docs/running.md): "
         "temperature, effort, prices. A flag wins over it.",
     ),
 ]
 
 
 @takes_settings(
-    *("strategy", "rounds", "workers", "beam", "variants", "tune", "review", "strict_nan"),
-    *("quick", "overlap", "seed", "dtype", "precision", "backward", "target", "llm", "model"),
+    *("strategy", "rounds", "workers", "beam", "variants", "repairs", "tune", "review"),
+    *("strict_nan", "quick", "overlap", "seed", "dtype", "precision", "backward", "target", "llm", "model"),
     *("model_choice", "learn_from", "patience", "target_speedup", "floor_margin"),
     *("max_candidates", "max_cost", "max_tokens", "max_calls", "time_limit_s", "device"),
     *("gpus", "ray", "lanes"),

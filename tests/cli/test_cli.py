@@ -70,6 +70,14 @@ def test_problems_list_least_work():
     assert all(p["least_bytes"] > 1e8 and p["input_kernel"] for p in found.values())
 
 
+def test_problems_tells_of_one_by_its_name():
+    (found,) = json.loads(beamsearch("problems", "softmax", "--json").stdout)["problems"]
+    assert found["name"] == "softmax" and found["inputs"] == {"x": [32768, 16384]}
+    unknown = beamsearch("problems", "softmx")
+    assert unknown.returncode != 0 and "no problem, folder or file called 'softmx'" in unknown.stderr
+    assert "Traceback" not in unknown.stderr
+
+
 def test_output_into_a_closed_pipe_is_quiet():
     line = f"{sys.executable} -m beamsearch problems | true"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=120)
