@@ -166,6 +166,16 @@ def test_an_answer_that_is_there_needs_no_room_and_a_request_does(tmp_path):
     assert mailbox.hand_over() == ([], 0, 1)
 
 
+def test_a_hand_over_names_a_file_that_is_free(tmp_path):
+    ask_and_hand_over(tmp_path)
+    mailbox, _ = model(tmp_path)
+    assert str(hand_over(mailbox)).endswith("into the run's folder as responses.jsonl")
+    for taken, free in (("", "-2"), ("-2", "-3"), ("-7", "-3")):
+        write_lines(tmp_path / f"responses{taken}.jsonl", [])
+        told = f"as responses{free}.jsonl, beside the files there, which may stay"
+        assert str(hand_over(mailbox)).endswith(told)
+
+
 def test_lines_that_answer_nothing_are_counted(tmp_path):
     ask_and_hand_over(tmp_path)
     (request,) = requests(tmp_path)
