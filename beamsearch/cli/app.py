@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from beamsearch import __version__
+from beamsearch.cli.answers import answers
 from beamsearch.cli.audit import audit
 from beamsearch.cli.benchmark import benchmark
 from beamsearch.cli.clean import clean_terminal
@@ -25,6 +26,7 @@ from beamsearch.cli.inject import inject
 from beamsearch.cli.new import new
 from beamsearch.cli.problems import problems
 from beamsearch.cli.profile import profile
+from beamsearch.cli.questions import questions
 from beamsearch.cli.replay import replay
 from beamsearch.cli.report import report
 from beamsearch.cli.resume import resume
@@ -87,6 +89,8 @@ for verb in (
     replay,
     hint,
     inject,
+    questions,
+    answers,
     problems,
     new,
     verify,

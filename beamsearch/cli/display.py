@@ -183,10 +183,7 @@ class PlainDisplay:
 
     def tell_round(self, record: RoundRecord, run: RunRecord) -> None:
         """Print what a round came to."""
-        for line in yardsticks(run):
-            if line not in self._yardsticks and line.removeprefix("note: ") not in self.told:
-                self.say(line)
-        self._yardsticks |= set(yardsticks(run))
+        self._tell_yardsticks(run)
         for line in [*swept(record), *differences(record)]:
             self.say(f"  {line}")
         kind = "win; " if run.environment.gpu else "modelled win; "
@@ -198,6 +195,12 @@ class PlainDisplay:
             f"round {record.round} of {run.settings.rounds}: {won}best {tell(progress(run))} "
             f"[{clock(self.activity.elapsed_s(now))}{eta}]"
         )
+
+    def _tell_yardsticks(self, run: RunRecord) -> None:
+        for line in yardsticks(run):
+            if line not in self._yardsticks and line.removeprefix("note: ") not in self.told:
+                self.say(line)
+        self._yardsticks |= set(yardsticks(run))
 
     def note(self, text: str) -> None:
         """Print the note."""
@@ -214,7 +217,9 @@ class PlainDisplay:
             PlainDisplay.say(self, f"stopped at once; go on with: {self.again}")  # to be copied
 
     def run_stopped(self, record: RunRecord) -> None:
-        """Nothing: the command's last line says it."""
+        """Print what was measured meanwhile; why it stops is the command's last line."""
+        if record.status == "waiting":
+            self._tell_yardsticks(record)
 
     def run_ended(self, record: RunRecord, folder: Path) -> None:
         """Print the closing."""

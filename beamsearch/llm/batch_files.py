@@ -31,6 +31,8 @@ TRIES = 3
 """A question that came back as an error this often is given up."""
 URL = "/v1/chat/completions"
 RECORD = "batch.json"
+REQUESTS, RESPONSES = "requests*.jsonl", "responses*.jsonl"
+FIRST = "responses.jsonl"
 
 
 class HandOvers(Record):
@@ -45,6 +47,13 @@ def hand_overs(folder: Path) -> list[list[str]]:
     return read_record(path, HandOvers).asked if path.is_file() else []
 
 
+def free_name(folder: Path) -> str:
+    """A name for a file of responses that no file there has."""
+    taken = {path.name for path in folder.glob(RESPONSES)}
+    names = (FIRST, *(f"responses-{n}.jsonl" for n in range(2, len(taken) + 2)))
+    return next(name for name in names if name not in taken)
+
+
 class Mailbox:
     """The batch files of a run's folder. Safe in several threads."""
 
@@ -54,7 +63,7 @@ class Mailbox:
         self._run = run
         self._lock = threading.Lock()
         self._waiting: dict[str, dict[str, Any]] = {}
-        self._answers = _read_responses(folder)
+        self._answers = read_lines(folder, RESPONSES)
 
     def find(self, ticket: Ticket) -> tuple[dict[str, Any] | None, int, bool]:
         """What came back to a question: the response's body, or None where there is none yet; how
@@ -93,7 +102,7 @@ class Mailbox:
             request = self._waiting[name]
             by_model.setdefault(request["body"]["model"], []).append(request)
         files = {
-            f"requests{f'-{_plain(model)}' if len(by_model) > 1 else ''}.jsonl": requests
+            f"requests{f'-{plain(model)}' if len(by_model) > 1 else ''}.jsonl": requests
             for model, requests in by_model.items()
         }
         self.close()
@@ -106,6 +115,11 @@ class Mailbox:
             write_record(self._folder / RECORD, HandOvers(asked=before))
         return sorted(files), len(self._waiting), len(before)
 
+    @property
+    def next_file(self) -> str:
+        """A name for the answers that are still to come."""
+        return free_name(self._folder)
+
     def strangers(self) -> int:
         """How many lines of the responses answer no question that was ever handed over."""
         known = {name for names in hand_overs(self._folder) for name in names}
@@ -113,7 +127,7 @@ class Mailbox:
 
     def close(self) -> None:
         """Remove the requests: nothing is waited for any more."""
-        for path in self._folder.glob("requests*.jsonl"):
+        for path in self._folder.glob(REQUESTS):
             path.unlink()
 
     def _name(self, ticket: Ticket, tries: int) -> str:
@@ -165,13 +179,13 @@ def _usable(line: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
     return body, ""
 
 
-def _read_responses(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Lines by custom id. Raises UsageError for a line that is not one, naming it.
+def read_lines(folder: Path, files: str) -> dict[str, list[dict[str, Any]]]:
+    """Lines of some files by custom id. Raises UsageError for a line that is not one, naming it.
 
     A last line without its end may be a file that is still being copied; it is left for later.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(folder.glob("responses*.jsonl")):
+    for path in sorted(folder.glob(files)):
         try:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
@@ -190,12 +204,13 @@ def _read_responses(folder: Path) -> dict[str, list[dict[str, Any]]]:
                 if number == len(lines) and not whole:
                     continue
                 raise UsageError(
-                    f"{path}, line {number}, is not a line of the Batch API's output; "
+                    f"{path}, line {number}, is not a line of the Batch API's files; "
                     "correct the file or remove the line"
                 ) from error
             found.setdefault(name, []).append(value)
     return found
 
 
-def _plain(model: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", model)
+def plain(name: str) -> str:
+    """The name as part of a file's name."""
+    return re.sub(r"[^\w.-]+", "_", name)

@@ -17,7 +17,7 @@ from beamsearch.errors import (
     Unanswered,
     Waiting,
 )
-from beamsearch.llm.batch_files import Mailbox
+from beamsearch.llm.batch_files import FIRST, Mailbox
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.packed import opened_run
 from beamsearch.records.ratios import comparable_times
@@ -50,7 +50,7 @@ from beamsearch.run.results import (
     promote,
     round_results,
 )
-from beamsearch.run.settled import next_parents, settled
+from beamsearch.run.settled import next_parents, settled, told_early
 from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import tunings
 from beamsearch.run.worker import Worker
@@ -70,8 +70,10 @@ def hand_over(mailbox: Mailbox) -> Waiting:
     files, requests, number = mailbox.hand_over()
     told = (
         f"waits for the answers to {requests} requests in {' and '.join(files)} "
-        f"(hand-over {number}): put them into the run's folder as responses.jsonl"
+        f"(hand-over {number}): put them into the run's folder as {mailbox.next_file}"
     )
+    if mailbox.next_file != FIRST:
+        told += ", beside the files there, which may stay"
     if strangers := mailbox.strangers():
         told += f" ({strangers} lines of the responses there answer no question of this run)"
     return Waiting(told)
@@ -104,6 +106,8 @@ class Rounds:
         settings = shared.settings
         self.ahead: InFlight | None = None
         """The round after the one that is waited for, where rounds overlap."""
+        self.early = ""
+        """What a round came to whose kernels are judged and whose end is still to come."""
         self.strategy = STRATEGIES[settings.strategy]
         # A replay takes every recorded round, however its kernels do here.
         replays = settings.llm.kind == "replay"
@@ -117,7 +121,21 @@ class Rounds:
         )
 
     def run(self) -> str:
-        """Rounds until there is a reason to stop, which is returned."""
+        """Rounds until there is a reason to stop, which is returned. Raises Waiting where answers
+        or a GPU are waited for; the requests that it leaves are those that are open then."""
+        try:
+            return self._until_a_reason()
+        except (Unanswered, Waiting) as error:
+            if self.early:
+                self.shared.observer.note(self.early)
+            if self.mailbox is None:
+                raise
+            if isinstance(error, Unanswered):
+                raise hand_over(self.mailbox) from error
+            self.mailbox.hand_over()
+            raise
+
+    def _until_a_reason(self) -> str:
         while True:
             done = self.shared.trace.completed_rounds()
             best = find_candidate(done, done[-1].running_best)
@@ -299,8 +317,9 @@ class Rounds:
         for _, error in errors:
             if not isinstance(error, trouble):
                 raise error
-        if self.mailbox is not None and any(isinstance(e, Unanswered) for _, e in errors):
-            raise hand_over(self.mailbox)
+        for _, error in errors:
+            if self.mailbox is not None and isinstance(error, Unanswered):
+                raise error
         for _, error in errors:
             if isinstance(error, OutOfBudget):
                 return str(error)
@@ -345,6 +364,7 @@ class Rounds:
         round_results(self.shared.trace, record, by_name, standing.times, self.shared.floor)
         write_record(self.shared.trace.round(number) / "round.json", record)
 
+        self.early = ""
         self.shared.observer.round_ended(record, self.progress.save())
 
     def _look_ahead(self, done: list[RoundRecord], plan: Plan) -> None:
@@ -353,6 +373,7 @@ class Rounds:
         GPU once a round. What goes wrong here is met where the round is closed."""
         with suppress(BeamsearchError):
             now = settled(self.shared, self.strategy, done, plan, self.interrupted)
+            self.early = told_early(self.shared, done, now)
             if len(done) >= self.limits.rounds or self.shared.settings.llm.run is not None:
                 return  # no round comes, or its parents are the recorded ones
             parents = next_parents(self.shared, self.strategy, len(done) + 1, now)

@@ -10,7 +10,9 @@ from beamsearch.records.job import CompareJob, Comparison, Subject
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import CANDIDATES, read_record, recorded
+from beamsearch.report.numbers import Progress, sign, tell
 from beamsearch.run.prefetch import begin_profiles
+from beamsearch.run.results import distance_to_floor
 from beamsearch.search import (
     MODELLED_NOISE,
     Plan,
@@ -87,6 +89,20 @@ def next_parents(shared: Shared, strategy: Strategy, number: int, now: Settled) 
         )
     )
     return [now.by_name[name] for name in dict.fromkeys(parents)]
+
+
+def told_early(shared: Shared, done: list[RoundRecord], now: Settled) -> str:
+    """What came of the round after those, in a line, before its record says it."""
+    standing, before = now.standing, done[-1].running_best
+    best, times = standing.running_best, standing.times
+    kind = "win" if shared.executor.measures else "modelled win"
+    multiple = distance_to_floor(best.measurement, shared.floor)
+    told = tell(Progress(best.name, best.measurement, 1 / times[best.name], {}, multiple))
+    if not standing.win:
+        return f"round {len(done)} is judged, without a {kind}: the best is still {told}"
+    again = f", and {sign(best.measurement)}{times[before] / times[best.name]:.2f}x over {before}"
+    confirmed = ", timed again beside it" if shared.executor.measures else ""
+    return f"round {len(done)} is judged, with a {kind}: best {told}{again}{confirmed}"
 
 
 def _confirm(

@@ -36,6 +36,8 @@ CASES = {
     "kernel to time": (["time", "43", "nowhere.py"], 2, "nowhere.py"),
     "config missing": (["run", "43", "--config", "nowhere.toml"], 2, "nowhere.toml"),
     "resume nothing": (["resume", "nowhere"], 2, "no run"),
+    "questions of nothing": (["questions", "nowhere"], 2, "no run"),
+    "answers to nothing": (["answers", "nowhere"], 2, "no run"),
     "show nothing": (["show", "nowhere"], 2, "no run"),
 }
 

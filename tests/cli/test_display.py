@@ -133,6 +133,24 @@ def test_a_round_of_before_a_stop_says_nothing_of_the_pace():
     assert display.activity.rounds_done == 1
 
 
+def test_baselines_measured_meanwhile_are_told_before_a_run_waits():
+    # Given a run whose first round told the floor, and baselines that came later
+    stream = io.StringIO()
+    display = PlainDisplay(stream)
+    known = run_record("NVIDIA H200", Baselines(), measured(0.9, "b"))
+    display.run_started(known, Path("runs/x"))
+    display.round_ended(ROUND, known)
+    assert "baselines" not in stream.getvalue()
+
+    # When it ends to wait, then they are told, once
+    now = known.with_values(baselines=Baselines(eager=measured(6.0, "a")), status="waiting")
+    display.run_stopped(now)
+    display.run_stopped(now)
+    lines = stream.getvalue().splitlines()
+    assert [x for x in lines if x.startswith("baselines: ")] == ["baselines: eager 6 ms"]
+    assert len([x for x in lines if x.startswith("floor ")]) == 1
+
+
 def test_plain_lines_mark_modelled_times_and_say_what_was_not_measured():
     stream = io.StringIO()
     told(PlainDisplay(stream))

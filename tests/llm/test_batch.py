@@ -1,22 +1,28 @@
 """Batch files, line by line."""
 
 import json
+import re
 
 import pytest
 
 from beamsearch.errors import NoAnswer, OutOfBudget, Unanswered, UsageError
 from beamsearch.llm.batch_files import TRIES, BatchModel, Mailbox
 from beamsearch.llm.budget import Budget, Limits, Spent
+from beamsearch.llm.by_hand import take_replies, write_questions
 from beamsearch.llm.endpoint import DEFAULT_MODEL, Endpoint
 from beamsearch.llm.openai_chat import ChatModel
 from beamsearch.llm.prices import read_prices
 from beamsearch.llm.types import Sampling, Ticket
-from beamsearch.records.trace import write_text
+from beamsearch.records.trace import write_record, write_text
 from beamsearch.run.round import hand_over
-from tests.llm.runs import refused, requests, write_lines
+from tests import ROOT
+from tests.cli.test_display import NO_GPU
+from tests.llm.runs import beamsearch, refused, requests, write_lines
 from tests.server import Script, completion, serving
 
-TICKET = Ticket(purpose="diagnosis", round=1, worker=0, form={"name": "d", "schema": {}})
+TICKET = Ticket(
+    purpose="diagnosis", round=1, worker=0, form={"name": "d", "schema": {"type": "object"}}
+)
 MANNERS = Sampling({"diagnosis": 0.2}, {"diagnosis": "high"})
 
 
@@ -166,6 +172,16 @@ def test_an_answer_that_is_there_needs_no_room_and_a_request_does(tmp_path):
     assert mailbox.hand_over() == ([], 0, 1)
 
 
+def test_a_hand_over_names_a_file_that_is_free(tmp_path):
+    ask_and_hand_over(tmp_path)
+    mailbox, _ = model(tmp_path)
+    assert str(hand_over(mailbox)).endswith("into the run's folder as responses.jsonl")
+    for taken, free in (("", "-2"), ("-2", "-3"), ("-7", "-3")):
+        write_lines(tmp_path / f"responses{taken}.jsonl", [])
+        told = f"as responses{free}.jsonl, beside the files there, which may stay"
+        assert str(hand_over(mailbox)).endswith(told)
+
+
 def test_lines_that_answer_nothing_are_counted(tmp_path):
     ask_and_hand_over(tmp_path)
     (request,) = requests(tmp_path)
@@ -178,3 +194,108 @@ def test_lines_that_answer_nothing_are_counted(tmp_path):
     assert "2 lines of the responses there answer no question" in str(hand_over(mailbox))
     write_lines(tmp_path / "responses.jsonl", [line(request, body)])
     assert model(tmp_path)[0].strangers() == 0
+
+
+def test_the_lines_that_the_documents_show_are_such(tmp_path):
+    page = (ROOT / "docs" / "models.md").read_text()
+    shown, answer = (json.loads(line) for line in re.findall(r'^\{"custom_id".*$', page, re.M))
+    ask_and_hand_over(tmp_path)
+    (request,) = requests(tmp_path)
+    assert shown.keys() == request.keys() and shown["body"].keys() <= request["body"].keys()
+    assert shown["custom_id"] == answer["custom_id"]
+
+    # An answer needs no more than what is shown, and not the status nor that there is no error
+    less = json.loads(json.dumps(answer))
+    del less["error"], less["response"]["status_code"]
+    for given in (answer, less):
+        given["custom_id"] = request["custom_id"]
+        write_lines(tmp_path / "responses.jsonl", [given])
+        said = model(tmp_path)[1].ask("hello", TICKET)
+        assert said.text == answer["response"]["body"]["choices"][0]["message"]["content"]
+
+
+def waiting_run(folder):
+    """A run that asked something; the question's name."""
+    write_record(folder / "run.json", NO_GPU.with_values(status="waiting"))
+    ask_and_hand_over(folder)
+    return requests(folder)[0]["custom_id"]
+
+
+def test_a_person_answers_questions_as_plain_texts(tmp_path):
+    # Given a run that asks for JSON
+    name = waiting_run(tmp_path / "run")
+    folder = tmp_path / "run" / "questions"
+
+    # When its questions are written, then each is a text of its own, with the form of its answer
+    done = beamsearch("questions", "run", cwd=tmp_path)
+    assert f"{name}.txt" in done.stdout and f"{name}.reply" in done.stdout
+    assert done.stdout.splitlines()[-1] == "python -m beamsearch answers run"
+    text = (folder / f"{name}.txt").read_text()
+    assert text.startswith("hello\n") and "One JSON object" in text and '"type": "object"' in text
+
+    # And the reply beside it is what the run reads, whatever it holds
+    (folder / f"{name}.reply").write_text('```json\n{"a": "ß"}\n```\n')
+    write_lines(tmp_path / "run" / "responses.jsonl", [])
+    done = beamsearch("answers", "run", cwd=tmp_path)
+    assert "1 reply is taken into run/responses-2.jsonl; nothing is open any more" in done.stdout
+    assert done.stdout.splitlines()[-1] == "python -m beamsearch resume run"
+    said = model(tmp_path / "run")[1].ask("hello", TICKET)
+    assert said.text == '```json\n{"a": "ß"}\n```\n' and said.model == DEFAULT_MODEL
+
+    # And both verbs say that nothing is open any more
+    for verb in ("questions", "answers"):
+        told = beamsearch(verb, "run", cwd=tmp_path, code=2).stderr
+        assert "every question of run is answered" in told and "beamsearch resume run" in told
+
+
+def test_what_has_no_reply_stays_open_and_what_is_answered_is_asked_no_more(tmp_path):
+    # Given two questions and a reply to one
+    waiting_run(tmp_path)
+    mailbox, chat = model(tmp_path)
+    for worker in range(2):
+        with pytest.raises(Unanswered):
+            chat.ask("hello", TICKET.model_copy(update={"worker": worker}))
+    mailbox.hand_over()
+    folder = tmp_path / "mine"
+    one, two = write_questions(tmp_path, folder)
+    (folder / f"{two}.reply").write_text("HELLO")
+
+    # When it is taken, then the other is still open, and alone when questions are written again
+    file = tmp_path / "responses.jsonl"
+    assert take_replies(tmp_path, folder) == (file, [two], [one])
+    assert write_questions(tmp_path, folder) == [one]
+    assert sorted(path.name for path in folder.iterdir()) == [f"{one}.txt", f"{two}.reply"]
+    with pytest.raises(UsageError, match=f"no new reply; what is open: {one}.reply"):
+        take_replies(tmp_path, folder)
+    (folder / f"{one}.reply").write_text("HI")
+    assert take_replies(tmp_path, folder) == (tmp_path / "responses-2.jsonl", [one], [])
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "told"),
+    [
+        ("{}.reply", " \n", "is empty"),
+        ("{}.reply", b"\xff\xfe", "cannot read"),
+        ("82-x.reply", "hi", "is a reply to no question of this run; .* such as 43-abc-r1"),
+        ("{}.txt", "hi", "holds no new reply"),
+        (None, "", "no folder .*beamsearch questions"),
+    ],
+)
+def test_a_reply_that_cannot_be_taken_is_named_and_none_is_taken(tmp_path, reply, text, told):
+    name = waiting_run(tmp_path)
+    folder = tmp_path / "questions"
+    if reply is not None:
+        folder.mkdir()
+        path = folder / reply.format(name)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UsageError, match=told):
+        take_replies(tmp_path, folder)
+    assert not list(tmp_path.glob("responses*"))
+
+
+def test_a_run_that_waits_for_no_answers_says_what_it_waits_for(tmp_path):
+    waits = {"status": "waiting", "stop_reason": "waits for a GPU step"}
+    write_record(tmp_path / "run.json", NO_GPU.with_values(**waits))
+    for verb in (write_questions, take_replies):
+        with pytest.raises(UsageError, match="no answers; it is waiting: waits for a GPU step"):
+            verb(tmp_path, tmp_path)

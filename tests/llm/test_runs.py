@@ -272,7 +272,7 @@ def test_a_measured_run_goes_on_without_a_gpu_to_its_next_gpu_step(tmp_path):
     rounds = len(opened_run(recorded).completed_rounds())
     more = ("--rounds", rounds, "--patience", rounds)
     said = beamsearch("resume", recorded, *more, code=5, cwd=tmp_path).stderr
-    assert "waits for a GPU step" in said and "NVIDIA H200" in said
+    assert "waits for a GPU step (to judge " in said and "NVIDIA H200" in said
     (folder,) = (tmp_path / "runs").glob("82_*/*")
     assert f"the run goes on in {folder.relative_to(tmp_path)}" in said
     assert contents(recorded) == before

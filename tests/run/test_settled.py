@@ -1,17 +1,22 @@
 """A round is settled once its kernels are judged, before its workers have reflected."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
 from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import Waiting
+from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.trace import Trace, read_record
+from beamsearch.records.verdict import Outcome
 from beamsearch.run import round as rounds
 from beamsearch.run import run as runner
-from beamsearch.search import Plan
+from beamsearch.run.settled import Settled, told_early
+from beamsearch.search import Plan, Standing
 from beamsearch.settings import Settings
+from tests.cli.test_display import FLOOR, ROUND, candidate, measured
 from tests.llm.runs import HIDDEN, PROBLEM, requests, response, write_lines
 
 
@@ -34,9 +39,13 @@ def test_through_batch_files_nothing_but_questions_is_left_when_reflections_are_
     settings = Settings(rounds=2, workers=2, variants=1, seed=3, llm="batch")
     folder, trace = tmp_path / "run", Trace(tmp_path / "run")
     problem = read_problem(PROBLEM / "problem.py")
-    seen, profiled = {}, {}
-    observer = PlainDisplay(io.StringIO())
+    seen, profiled, early = {}, {}, {}
+    said = io.StringIO()
+    observer = PlainDisplay(said)
     for number in range(4):
+        said.truncate(0)
+        if number == 2:
+            where_there_is_no_gpu(monkeypatch, folder)
         with pytest.raises(Waiting):
             if number == 0:
                 runner.run(problem, settings, folder, kernel=None, observer=observer)
@@ -45,13 +54,41 @@ def test_through_batch_files_nothing_but_questions_is_left_when_reflections_are_
         asked = requests(folder)
         _, which, _, purpose, _ = asked[0]["custom_id"].rsplit("-", 4)
         seen[which, purpose] = list(settled)
+        early[which, purpose] = [x for x in said.getvalue().splitlines() if "is judged" in x]
         profiled[which, purpose] = {p.stem for p in trace.profile("r0-s0").parent.glob("*")}
         write_lines(folder / f"responses-{number}.jsonl", map(response, asked))
 
     # Then it is settled with both workers' kernels, neither earlier nor with some of them
     assert seen["r1", "diagnosis"] == seen["r1", "variants"] == []
     assert seen["r1", "reflection"] == [2]
+    # And what it came to is said then, and no more once the round itself is told
+    (line,) = early.pop(("r1", "reflection"))
+    assert trace.round_record(1).running_best == "r0-s0"
+    still = "note: round 1 is judged, without a modelled win: the best is still r0-s0 ~"
+    assert line.startswith(still) and "ms, ~1.00x over input, ~" in line
+    assert not any(early.values())
     # And the kernels of the next round's questions were profiled then
     assert ("r2", "diagnosis") in seen
     parents = {a.parent for a in read_record(trace.round(2) / "plan.json", Plan).assignments}
     assert parents <= profiled["r1", "reflection"]
+
+
+def test_a_win_that_is_confirmed_before_the_reflections_is_told():
+    win = candidate(Outcome.CORRECT).with_values(measurement=measured(0.5, "a"))
+    standing = Standing(win, True, win, [win.name], {"r0-s0": 1.0, "r1-w0-v1": 0.25}, [win.name])
+    shared = SimpleNamespace(executor=RemoteExecutor("NVIDIA H200"), floor=FLOOR)
+    before = [ROUND.with_values(round=0, running_best="r0-s0")]
+    assert told_early(shared, before, Settled([win], {}, standing)) == (
+        "round 1 is judged, with a win: best r1-w0-v1 0.5 ms, 4.00x over input, 1.00x the floor, "
+        "and 4.00x over r0-s0, timed again beside it"
+    )
+
+
+def where_there_is_no_gpu(monkeypatch, folder):
+    """A run whose next step needs a GPU leaves no questions behind: they are answered."""
+    assert requests(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "open_executor", lambda *_, **__: RemoteExecutor("NVIDIA H200"))
+        with pytest.raises(Waiting, match=r"a GPU step \(to judge 2 kernels\), .* no NVIDIA H200"):
+            runner.resume(folder, observer=PlainDisplay(io.StringIO()), limits={})
+    assert not requests(folder)
