@@ -44,8 +44,8 @@ ConfigOption = Annotated[
 
 @takes_settings(
     *("strategy", "rounds", "workers", "beam", "variants", "repairs", "tune", "review"),
-    *("strict_nan", "quick", "overlap", "seed", "dtype", "precision", "backward", "target", "llm", "model"),
-    *("model_choice", "learn_from", "patience", "target_speedup", "floor_margin"),
+    *("strict_nan", "quick", "overlap", "seed", "dtype", "precision", "backward", "target"),
+    *("llm", "model", "model_choice", "learn_from", "patience", "target_speedup", "floor_margin"),
     *("max_candidates", "max_cost", "max_tokens", "max_calls", "time_limit_s", "device"),
     *("gpus", "ray", "lanes"),
 )

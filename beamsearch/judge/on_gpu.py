@@ -28,7 +28,8 @@ from beamsearch.judge.runner.client import Replay, RunnerProcess, Runners
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, source_of, write_source
-from beamsearch.judge.timing.measure import Comparer, Sweeper, Visit
+from beamsearch.judge.timing.measure import Comparer, Visit
+from beamsearch.judge.timing.sweep import Sweeper
 from beamsearch.judge.timing.timing import prepare, time_calls
 from beamsearch.judge.verification.decide import check_elsewhere, shapes_for
 from beamsearch.judge.verification.inputs import InputSet, InputSets

@@ -74,7 +74,8 @@ def test_problems_tells_of_one_by_its_name():
     (found,) = json.loads(beamsearch("problems", "softmax", "--json").stdout)["problems"]
     assert found["name"] == "softmax" and found["inputs"] == {"x": [32768, 16384]}
     unknown = beamsearch("problems", "softmx")
-    assert unknown.returncode != 0 and "no problem, folder or file called 'softmx'" in unknown.stderr
+    assert unknown.returncode != 0
+    assert "no problem, folder or file called 'softmx'" in unknown.stderr
     assert "Traceback" not in unknown.stderr
 
 

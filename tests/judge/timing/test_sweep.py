@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from beamsearch.judge.rejection import Rejected
-from beamsearch.judge.timing.measure import Sweeper
+from beamsearch.judge.timing.sweep import Sweeper
 from beamsearch.records.verdict import Outcome, Stage
 
 NAMES = ["as it is", *"abcdefgh"]
