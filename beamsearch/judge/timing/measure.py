@@ -17,6 +17,7 @@ from beamsearch.judge.runner.client import CALL, Replay, RunnerProcess
 from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.timing.least_time import below_arithmetic, impossible, needed_share
 from beamsearch.judge.timing.timing import (
+    UNTIMED_CALLS,
     Sample,
     begin,
     believe,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from beamsearch.judge.capture.ahead import Form
 from beamsearch.judge.rejection import GPU_CALL_S, Rejected
-from beamsearch.judge.timing.timing import time_calls
+from beamsearch.judge.timing.timing import UNTIMED_CALLS, time_calls
 from beamsearch.judge.verification.inputs import InputSet
 from beamsearch.judge.verification.stages import Loader, bind, call_once
 from beamsearch.records.job import Sweep
@@ -17,8 +17,6 @@ SWEPT_CALLS = 4
 and forms differ by tens."""
 LATER_CALLS = 12
 """Of those that are left, in each of two turns."""
-UNTIMED_CALLS = 2
-"""Calls ahead of the timed ones; the first makes the graph."""
 GO_ON = 4
 """One in four goes on, and at least two."""
 

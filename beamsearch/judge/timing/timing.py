@@ -24,6 +24,8 @@ TARGET_MS = 25.0
 new values before each call take longer than the call."""
 FIRST_CALLS = 3
 """Calls by which the number of others is chosen; the first makes the graph."""
+UNTIMED_CALLS = 2
+"""Calls ahead of the timed ones; the first makes the graph."""
 MISSED = 1e-3
 """Chance that a kernel stays unseen which leaves out half of its timed calls, as many as move the
 median. It can count its calls, but whether one is compared is drawn when it is over."""
