@@ -47,7 +47,7 @@ def measure_floor(problem: Problem, machine: Machine, usage: Usage | None = None
     if machine.device is not None:
         ceilings = _ceilings(work, machine.device, usage)
     given = gives_away(problem, machine.device, usage)
-    return floor_of(work, given, machine.gpu, ceilings)
+    return floor_of(work, given, machine.gpu, ceilings).with_values(gpu_uuid=machine.uuid)
 
 
 def floor_of(work: LeastWork, given: GivesAway, gpu: Gpu, ceilings: Ceilings | None) -> Floor:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from beamsearch.records.amounts import amount
+from beamsearch.records.round import tuning_gain
 from beamsearch.report.numbers import clock
-from beamsearch.run.results import tuning_gain
 
 if TYPE_CHECKING:
     from beamsearch.llm.costs import Paid
@@ -23,7 +24,8 @@ def account(totals: Totals) -> list[str]:
         if tuning.best_gain is not None:
             gained += f", at best {tuning.best_gain:.2f}x"
         lines.append(
-            f"tuning: {tuning.sweeps} sweeps of {tuning.configurations} configurations in "
+            f"tuning: {amount(tuning.sweeps, 'sweep')} of "
+            f"{amount(tuning.configurations, 'configuration')} in "
             f"{clock(tuning.seconds)}, no model asked; {gained}, {tuning.mean_gain:.2f}x on average"
         )
     if totals.lane is not None:
@@ -47,13 +49,14 @@ def lane(use: LaneUse) -> list[str]:
 
 def in_all(paid: Paid) -> str:
     """What the models were paid."""
-    return f"models: {paid.total} (prices of {paid.prices_of})"
+    of = f" (prices of {paid.prices_of})" if paid.total.cost else ""
+    return f"models: {paid.total}{of}"
 
 
 def swept(record: RoundRecord) -> list[str]:
     """A line for each sweep of a round."""
     return [
-        f"{tuning.of} tuned: {tuning.timed} configurations in {tuning.seconds:.1f} s, "
+        f"{tuning.of} tuned: {amount(tuning.timed, 'configuration')} in {tuning.seconds:.1f} s, "
         f"{'~' if tuning.modelled else ''}{tuning_gain(tuning, record):.2f}x"
         for tuning in record.tunings
     ]

@@ -15,6 +15,7 @@ from beamsearch.cli.screen import search_in_words
 from beamsearch.paths import command
 from beamsearch.proposer.prompts.wording import one_line
 from beamsearch.records.activity import Activity
+from beamsearch.records.amounts import amount
 from beamsearch.records.baselines import BASELINES, called
 from beamsearch.records.trace import Trace
 from beamsearch.report.numbers import clock, configuration, of_products, plus_minus, progress, tell
@@ -89,9 +90,11 @@ def closing(record: RunRecord, folder: Path, told: Collection[str]) -> list[str]
     totals = record.totals
     lines = [f"best: {tell(progress(record))}", *flaws_in_words(record)]
     if record.stop_reason:
-        lines.append(f"ended: {record.stop_reason}")
+        word = "ended" if record.status == "finished" else "not ended"
+        lines.append(f"{word}: {record.stop_reason}")
     lines.append(
-        f"{totals.candidates} candidates, {totals.correct} correct, {totals.wins} wins, "
+        f"{amount(totals.candidates, 'candidate')}, {totals.correct} correct, "
+        f"{amount(totals.wins, 'win')}, "
         f"{clock(totals.seconds)}"
     )
     lines += account(totals)

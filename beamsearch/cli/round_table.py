@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from beamsearch.cli.account import differences, swept
 from beamsearch.cli.display import describe_candidate
+from beamsearch.records.ratios import in_turns
 from beamsearch.report.numbers import of_floor, sign
 from beamsearch.report.words import beside
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 LEGEND = (
     "±: half of the range from the 20th to the 80th percentile of the timed calls. Times of two "
-    "stays on a GPU meet only as the ratios to the first kernel beside them."
+    "stays on a GPU meet only as the ratios to the first kernel beside them. A kernel's line has "
+    "its time as it was judged; where it was timed again in turns with the best before it, the "
+    "ratios rest on that."
 )
 
 
@@ -25,15 +28,18 @@ def table(trace: Trace, record: RunRecord) -> list[str]:
     by_number = {item.round: item for item in record.rounds}
     rounds = trace.completed_rounds()
     by_name = {candidate.name: candidate for item in rounds for candidate in item.candidates}
-    measured = record.environment.gpu is not None
+    measured, again = record.environment.gpu is not None, in_turns(trace, by_name)
     lines: list[str] = [LEGEND] if measured else []
     seen: set[str | None] = set()
     for item in rounds:
         line = by_number.get(item.round)
         told = f"round {item.round}"
         if line is not None and line.best is not None:
-            about, multiple = sign(line.best_time), of_floor(line.best_time, record)
-            told += f"  best {line.best} {line.best_time}"
+            turns = again.get(line.best)
+            time = turns.time if turns else line.best_time
+            about, multiple = sign(time), of_floor(time, record)
+            told += f"  best {line.best} {time}"
+            told += f" in turns with {turns.beside}" if turns else ""
             told += f"  {about}{line.speedup:.2f}x" if line.speedup is not None else ""
             told += f"  {about}{multiple:.2f}x the floor" if multiple is not None else ""
             told += f"  {line.correct} of {line.candidates} correct"

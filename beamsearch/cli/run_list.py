@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from beamsearch.errors import UsageError
+from beamsearch.records.amounts import amount
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.packed import ARCHIVE
 from beamsearch.records.record import Record
@@ -87,11 +88,12 @@ def lines(rows: Sequence[Listed]) -> list[str]:
         told.append(row.folder)
         told.append(
             f"    {row.problem}, {row.state}{', packed' if row.packed else ''}: {row.told}; "
-            f"{row.rounds} rounds, {row.candidates} candidates, {row.correct} correct; "
+            f"{amount(row.rounds, 'round')}, {amount(row.candidates, 'candidate')}, "
+            f"{row.correct} correct; "
             f"{in_bytes(row.size_bytes)}, changed {age(row.age_s)} ago"
         )
     whole = in_bytes(sum(row.size_bytes for row in rows))
-    return [*told, f"{len(rows)} runs, {whole}"]
+    return [*told, f"{amount(len(rows), 'run')}, {whole}"]
 
 
 def spare_line(spare: Spare) -> str:

@@ -59,6 +59,7 @@ def clean(
     """
     from beamsearch.cli.run_list import in_bytes, listed, spare_line
     from beamsearch.errors import UsageError
+    from beamsearch.records.amounts import amount
     from beamsearch.run import folders
     from beamsearch.settings import parse_duration
 
@@ -71,11 +72,12 @@ def clean(
     for item in spare:
         typer.echo(spare_line(item))
     if not spare:
-        typer.echo(f"nothing to free in {len(finished)} of {len(rows)} runs under {folder}")
+        among = amount(len(rows), "run")
+        typer.echo(f"nothing to free in {len(finished)} of {among} under {folder}")
         return
     whole = in_bytes(sum(item.freed for item in spare))
     try:
-        agreed = yes or typer.confirm(f"free {whole} in {len(spare)} runs?")
+        agreed = yes or typer.confirm(f"free {whole} in {amount(len(spare), 'run')}?")
     except typer.Abort as error:
         raise UsageError("nothing is freed: nobody answered; give --yes to do it") from error
     if not agreed:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from beamsearch.cli.clean import clean
+from beamsearch.records.amounts import amount
 from beamsearch.report.numbers import clock, progress, ratio, sign, speedups
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ def search_in_words(run: RunRecord) -> list[str]:
     """How large the search is."""
     settings = run.settings
     return [
-        f"{settings.rounds} rounds of {settings.workers} workers",
+        f"{amount(settings.rounds, 'round')} of {amount(settings.workers, 'worker')}",
         f"beam {settings.beam}" if settings.strategy == "beam" else settings.strategy,
-        f"{settings.variants} variants each",
+        f"{amount(settings.variants, 'variant')} each",
     ]
 
 
@@ -86,7 +87,9 @@ def _state(now: Snapshot, at: float) -> str:
     """Where the run is, and how long it takes."""
     rounds, settings = len(now.rounds), now.record.settings
     done = max(0, rounds - 1)
-    at_round = f"round {rounds} of {settings.rounds}" if now.plan else f"{done} rounds done"
+    at_round = f"{amount(done, 'round')} done"
+    if now.plan:
+        at_round = f"round {rounds} of {settings.rounds}"
     if not rounds:
         at_round = "first kernel and floor"
     if now.activity is None:
@@ -196,7 +199,7 @@ def _counts(now: Snapshot) -> list[str]:
     outcomes = now.outcomes
     if not outcomes:
         return ["no candidates judged yet"]
-    total = f"{outcomes.total()} candidates: "
+    total = f"{amount(outcomes.total(), 'candidate')}: "
     told = [f"{count} {word.replace('_', ' ')}" for word, count in outcomes.most_common()]
     return [total + told[0], *told[1:]]
 
@@ -208,10 +211,10 @@ def _costs(now: Snapshot) -> list[str]:
         return [f"{now.record.who_thinks} thinks: no model is asked, nothing is paid"]
     cached = f" ({paid.tokens_cached:,} cached)" if paid.tokens_cached else ""
     return [
-        f"{now.record.who_thinks}: {paid.calls} calls",
+        f"{now.record.who_thinks}: {amount(paid.calls, 'call')}",
         f"{paid.tokens_in:,} tokens in{cached}",
         f"{paid.tokens_out:,} out",
-        paid.cost,
+        *([paid.cost] if paid.cost else []),
     ]
 
 

@@ -10,10 +10,12 @@ import typer
 
 from beamsearch.cli.options import JsonOption, RunArgument
 from beamsearch.errors import UsageError
+from beamsearch.records.amounts import amount
 
 if TYPE_CHECKING:
     from beamsearch.llm.costs import Paid
     from beamsearch.records.run import RunRecord
+    from beamsearch.records.trace import Trace
 
 
 def show(
@@ -54,7 +56,7 @@ def show(
         "",
         *table(trace, record),
         "",
-        *ending(record, run),
+        *ending(record, trace, run),
         *costs(cost),
     ]:
         typer.echo(line)
@@ -89,23 +91,31 @@ def summary(record: RunRecord) -> list[str]:
     ]
 
 
-def ending(record: RunRecord, folder: Path) -> list[str]:
+def ending(record: RunRecord, trace: Trace, folder: Path) -> list[str]:
     """The best, notes, and what reviews were worth."""
     from beamsearch.cli.display import closing
+    from beamsearch.records.ratios import in_turns
+    from beamsearch.report.numbers import of_floor
 
     lines = closing(record, folder, told=record.notes)
-    own = next((line for line in record.rounds if line.best == record.best), None)
-    if record.confirmation is not None and own is not None and own.best_time is not None:
+    by_name = {c.name: c for item in trace.completed_rounds() for c in item.candidates}
+    turns, best = in_turns(trace, by_name), record.best or ""
+    time = turns[best].time if best in turns else None
+    if time is None and best in by_name:
+        time = by_name[best].measurement
+    if record.confirmation is not None and time is not None:
+        multiple = of_floor(time, record)
+        floor = f", {multiple:.2f}x the floor" if multiple is not None else ""
         lines.insert(
             1,
             "      timed again at the end, taking turns with the input and the baselines; in its "
-            f"round {own.best_time}",
+            f"round {time}{floor}",
         )
     seen = record.totals.review
     if seen is not None:
         lines.append(
-            f"reviews: {seen.right} of {seen.flags} flags right, {seen.missed} of "
-            f"{seen.failures} failures missed, {seen.set_aside} set aside"
+            f"reviews: {seen.right} of {amount(seen.flags, 'flag')} right, {seen.missed} of "
+            f"{amount(seen.failures, 'failure')} missed, {seen.set_aside} set aside"
         )
     return lines
 
@@ -116,16 +126,19 @@ def costs(paid: Paid) -> list[str]:
         return []
     from beamsearch.cli.account import in_all
 
-    lines = ["", in_all(paid)]
+    lines, priced = ["", in_all(paid)], paid.total.without_cost < paid.total.calls
     if paid.cost_per_win_usd is not None:
         lines[-1] += f"; ${paid.cost_per_win_usd:.4f} a win"
     if paid.hand_overs:
-        lines[-1] += f"; {paid.hand_overs} hand-overs of batch files"
+        lines[-1] += f"; {amount(paid.hand_overs, 'hand-over')} of batch files"
     lines += [f"    {purpose}: {part}" for purpose, part in paid.by_purpose.items()]
-    lines += [f"    {model}, {part.wins} wins: {part}" for model, part in paid.by_model.items()]
-    lines.append("best against cost:")
+    models = paid.by_model.items()
+    lines += [f"    {model}, {amount(part.wins, 'win')}: {part}" for model, part in models]
+    lines.append(f"best against {'cost' if priced else 'tokens'}:")
     for point in paid.curve:
-        cost = f"{point.tokens} tokens" if point.cost_usd is None else f"${point.cost_usd:.4f}"
+        cost = amount(point.tokens, "token")
+        if priced and point.cost_usd is not None:
+            cost = f"${point.cost_usd:.4f}"
         gain = f"  {point.speedup:.2f}x" if point.speedup is not None else ""
         lines.append(f"    round {point.round}  {cost}  {point.best}{gain}")
     return lines

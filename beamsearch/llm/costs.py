@@ -10,6 +10,7 @@ from beamsearch.llm.budget import Spent, spent_on
 from beamsearch.llm.model_mix import Standing
 from beamsearch.llm.prices import Prices, read_prices
 from beamsearch.llm.recorded import recorded_calls
+from beamsearch.records.amounts import amount
 from beamsearch.records.call import METERED, Call, LedgerLine
 from beamsearch.records.record import Record
 from beamsearch.records.round import RoundRecord
@@ -32,27 +33,32 @@ class Sum(Record):
     """Of the calls that have a cost."""
     without_cost: int = 0
     """Calls that have none."""
+    by_files: int = 0
+    """Calls that were answered through batch files."""
     estimated: int = 0
     """Calls whose tokens the endpoint did not tell."""
     wins: int = 0
     """Confirmed wins written by them."""
 
     def __str__(self) -> str:
-        parts = [f"{self.calls} calls"]
-        parts += [f"{self.retries} retries"] if self.retries else []
+        parts = [amount(self.calls, "call")]
+        again = "retry" if self.retries == 1 else "retries"
+        parts += [f"{self.retries} {again}"] if self.retries else []
         parts.append(f"{self.tokens_in} tokens in ({self.tokens_cached} cached)")
         thought = f" ({self.tokens_reasoning} reasoning)" if self.tokens_reasoning else ""
         parts.append(f"{self.tokens_out} out{thought}")
-        parts.append(self.cost)
-        parts += [f"tokens of {self.estimated} calls estimated"] if self.estimated else []
+        parts += [self.cost] if self.cost else []
+        parts += [f"tokens of {amount(self.estimated, 'call')} estimated"] if self.estimated else []
         return ", ".join(parts)
 
     @property
     def cost(self) -> str:
-        """The cost as it is printed: never a number that leaves calls out without saying so."""
+        """The cost as it is printed: never a number that leaves calls out without saying so. Empty
+        where all were answered through batch files and none has a price: then a person may have."""
         if self.without_cost == self.calls:
-            return "no cost known"
-        more = f" and {self.without_cost} calls of unknown cost" if self.without_cost else ""
+            return "" if self.calls and self.by_files == self.calls else "no cost known"
+        unknown = amount(self.without_cost, "call")
+        more = f" and {unknown} of unknown cost" if self.without_cost else ""
         return f"${self.cost_usd:.4f}{more}"
 
 
@@ -211,6 +217,7 @@ def total(lines: Sequence[LedgerLine], wins: int = 0) -> Sum:
     return Sum(
         calls=len(lines),
         without_cost=sum(line.cost_usd is None for line in lines),
+        by_files=sum(line.batch for line in lines),
         wins=wins,
         **{name: sum(getattr(line, name) or 0 for line in lines) for name in added},
     )

@@ -37,6 +37,16 @@ class RoundRecord(Record):
     before this was kept."""
 
 
+def tuning_gain(tuning: Tuning, record: RoundRecord) -> float:
+    """The time of the kernel that was tuned over that of its best judged form; 1 where none of them
+    is faster, or none was timed in the same visit."""
+    before = next(c.measurement for c in record.candidates if c.name == tuning.of)
+    after = [c.measurement for c in record.candidates if c.tuned_from == tuning.of]
+    assert before is not None
+    times = [time.time_ms for time in after if time is not None and time.visit == before.visit]
+    return max(1.0, before.time_ms / min(times, default=before.time_ms))
+
+
 class Result(Record):
     """One candidate in `benchmark_results.json`."""
 

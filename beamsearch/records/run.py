@@ -61,6 +61,7 @@ class RoundSummary(Record):
     best: str
     """The running best after the round."""
     best_time: Measurement | None
+    """Of a confirmed win, the time of its confirmation, in turns with the best before it."""
     speedup: float
     """The input kernel's time over the running best's."""
     correct: int

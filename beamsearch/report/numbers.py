@@ -124,6 +124,11 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def short_id(uuid: str | None) -> str:
+    """`175924f2` of a GPU's UUID: enough to tell the cards of a run apart."""
+    return (uuid or "").partition("-")[2][:8] or "unknown"
+
+
 def of_products(floor: Floor) -> str:
     """` in tf32`: the format whose rate the FLOPs are counted at."""
     return f" in {floor.products}" if floor.flops and floor.products else ""

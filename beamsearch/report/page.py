@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from beamsearch.records.amounts import amount
 from beamsearch.records.baselines import called
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.trace import Trace, write_text
-from beamsearch.report import plots, words
+from beamsearch.report import belief, plots, words
 from beamsearch.report.code import annotated, difference, highlighted, visible
+from beamsearch.report.counters import below_least, counters
 from beamsearch.report.numbers import clock, progress
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.report.texts import Texts
@@ -81,12 +83,13 @@ def run_page(run: RunData, texts: Texts) -> str:
         plots=_plots(run),
         lineage=[words.step(run, c) for c in run.lineage(winner)],
         bests=[
-            (c, run.against(c, before.name))
+            (c, run.against(c, before.name), before.name)
             for before, c in zip(run.bests, run.bests[1:], strict=False)
         ],
         tree=_children(run),
         annotated=_annotated(run, winner),
-        counters=words.counters(run.profile(INPUT), run.profile(winner.name)),
+        counters=counters(run.profile(INPUT), run.profile(winner.name)),
+        below=_below_least(run),
         launches=_launches(run),
         problem=_problem(run),
         difference=Markup("\n").join(map(Markup, _difference(run, winner, INPUT))),
@@ -98,6 +101,12 @@ def _launches(run: RunData) -> list[tuple[str, Launch]]:
     """Those of the input kernel and of the winner, each behind its name."""
     profiles = {name: run.profile(name) for name in dict.fromkeys([INPUT, run.winner.name])}
     return [(name, launch) for name, p in profiles.items() if p for launch in p.launches]
+
+
+def _below_least(run: RunData) -> str:
+    """The note on the winner's traffic, where it is below what must be moved."""
+    floor = run.record.floor
+    return below_least(run.profile(run.winner.name), floor.least_bytes) if floor else ""
 
 
 def _problem(run: RunData) -> Markup:
@@ -160,7 +169,7 @@ def _card(run: RunData, texts: Texts, candidate: Candidate) -> str:
         shown=shown,
         beside=beside,
         brief=brief,
-        counters=[] if brief else words.counters(None, run.profile(candidate.name)),
+        counters=[] if brief else counters(None, run.profile(candidate.name)),
     )
 
 
@@ -216,6 +225,8 @@ def _environment() -> Environment:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.globals |= {
         "words": words,
+        "belief": belief,
+        "amount": amount,
         "clock": clock,
         "called": called,
         "no_plots": NO_PLOTS,
@@ -243,7 +254,7 @@ def _linked(run: RunData, text: str) -> Markup:
 def _titled(svg: str, run: RunData) -> str:
     """A plot whose marks say what they are, and are no stops of the keyboard: the tables are."""
     for name, candidate in run.candidates.items():
-        told = Markup("<title>{}: {}</title>").format(name, words.spread(candidate.measurement))
+        told = Markup("<title>{}: {}</title>").format(name, words.timed(run, candidate))
         link = f'<a xlink:href="#{name}" target="_blank">'
         svg = svg.replace(link, f'<a xlink:href="#{name}" tabindex="-1">{told}')
     return svg

@@ -169,6 +169,8 @@ def effort(run: RunData) -> Plot | None:
 
     told = "; ".join(f"{values[-1]:.3g} {label}" for label, values in axes_of)
     told = f"The best after each round; the last one ended after {told}."
+    if run.after_rounds_s is not None:
+        told += " The final timing and examination came after that."
     return Plot(drawn("effort", (9, 2.8), draw), told)
 
 
@@ -375,7 +377,8 @@ def _told(run: RunData) -> str:
         lines.append(f"the floor {run.about}{run.floor_speedup:.2f}x")
     against = f" Lines: {', '.join(lines)}." if lines else ""
     return (
-        "Speedup over the input kernel in the same visit (one stay of the run on one GPU), on a "
+        "Speedup over the input kernel in the same visit (one stay of the run on one GPU)"
+        f"{', of confirmed wins as the confirmation measured it' if run.in_turns else ''}, on a "
         "logarithmic scale; bars go from the "
         f"20th to the 80th percentile. The best so far: {steps or 'the input kernel'}.{against}"
     )

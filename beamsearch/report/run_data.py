@@ -15,12 +15,12 @@ from beamsearch.records.baselines import BASELINES
 from beamsearch.records.call import LedgerLine
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.ratios import comparable_times
+from beamsearch.records.ratios import InTurns, comparable_times, in_turns
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Verdict
-from beamsearch.report.numbers import ratio
+from beamsearch.report.numbers import ratio, short_id
 from beamsearch.search import MODELLED_NOISE, NOISE, is_win
 from kernel_profiling.findings.findings import find
 from kernel_profiling.profile import Finding, Profile
@@ -39,7 +39,15 @@ class Change:
     """`~` where times are modelled."""
 
     def __str__(self) -> str:
+        """Of its speed, for a column whose head says so."""
         return f"{self.about}{self.speedup:.3f}x ({self.word})"
+
+    def than(self, other: str) -> str:
+        """`1.958x faster than r0-s0`."""
+        if self.word == "tie":
+            return f"as fast as {other} within the noise ({self.about}{self.speedup:.3f}x)"
+        factor = self.speedup if self.word == "faster" else 1 / self.speedup
+        return f"{self.about}{factor:.3f}x {self.word} than {other}"
 
 
 class RunData:
@@ -63,6 +71,25 @@ class RunData:
     def times(self) -> dict[str, float]:
         """Candidate -> its time over the input kernel's in the same visit."""
         return comparable_times(self.trace, list(self.candidates.values()))
+
+    @cached_property
+    def in_turns(self) -> dict[str, InTurns]:
+        """Kernel that was timed again to confirm a win -> what its ratios rest on."""
+        return in_turns(self.trace, self.candidates)
+
+    def ranked_time(self, candidate: Candidate) -> Measurement | None:
+        """The time that a kernel's ratios rest on."""
+        turns = self.in_turns.get(candidate.name)
+        return turns.time if turns else candidate.measurement
+
+    @property
+    def after_rounds_s(self) -> float | None:
+        """Seconds between the last round and the end of the run; None where it has not ended, or
+        rounds did not keep when they did."""
+        last = self.rounds[-1].seconds
+        if last is None or self.record.confirmation is None or self.record.status != "finished":
+            return None
+        return max(0.0, self.record.totals.seconds - last)
 
     @property
     def winner(self) -> Candidate:
@@ -106,6 +133,18 @@ class RunData:
         """How many times faster than the input kernel the floor is."""
         floor = self.record.floor
         return self.input_time.time_ms / floor.time_ms if floor and floor.time_ms > 0 else None
+
+    @property
+    def floor_card(self) -> str:
+        """Short id of the GPU whose rates the floor rests on; empty where that is not known."""
+        floor, first = self.record.floor, self.candidates[INPUT].measurement
+        if floor is None or floor.bandwidth_source == "datasheet":
+            return ""
+        if floor.gpu_uuid:
+            return short_id(floor.gpu_uuid)
+        lane = self.record.totals.lane
+        is_one = lane is not None and not lane.lanes  # then it measured the first kernel too
+        return short_id(first.gpu_uuid) if is_one and first and first.gpu_uuid else ""
 
     @cached_property
     def ledger(self) -> list[LedgerLine]:

@@ -6,28 +6,17 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from beamsearch.records.amounts import amount
 from beamsearch.records.baselines import BASELINES, called
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import Comparison
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.ratios import comparable_times
-from beamsearch.records.round import RoundRecord
+from beamsearch.records.round import RoundRecord, tuning_gain
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.report.numbers import clock, progress, sign
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.search.pairs import MODELLED_NOISE, NOISE, paired
-from kernel_profiling.ncu.metrics import METRICS
-from kernel_profiling.profile import Profile
-
-COUNTERS = (
-    "registers",
-    "spill_bytes",
-    "shared_bytes",
-    "occupancy",
-    "load_bits",
-    "store_bits",
-    "matrix_instructions",
-)
 
 
 def spread(time: Measurement | None) -> str:
@@ -39,6 +28,22 @@ def spread(time: Measurement | None) -> str:
     return f"{time} [{time.p20_ms:.4g}, {time.p80_ms:.4g}]"
 
 
+def timed(run: RunData, candidate: Candidate) -> str:
+    """A kernel's time that its ratios rest on, and beside which kernel where that is not its
+    round's."""
+    if (turns := run.in_turns.get(candidate.name)) is None:
+        return spread(candidate.measurement)
+    return f"{spread(turns.time)} in turns with {turns.beside}"
+
+
+def both_times(run: RunData, candidate: Candidate) -> str:
+    """As `timed`, behind the time that it was judged with, where that is another."""
+    if candidate.name not in run.in_turns:
+        return spread(candidate.measurement)
+    judged = f"{spread(candidate.measurement)} as it was judged"
+    return f"{judged}; {timed(run, candidate)}, which its ratios rest on"
+
+
 def headline(run: RunData) -> list[tuple[str, str]]:
     """The winner's speedups and its multiple of the floor, each with what it is of."""
     now = progress(run.record)
@@ -48,9 +53,7 @@ def headline(run: RunData) -> list[tuple[str, str]]:
         over["the input kernel"] = now.over_input
     told = [(f"{about}{value:.2f}x", f"faster than {name}") for name, value in over.items()]
     if now.of_floor is not None:
-        told.append(
-            (f"{about}{now.of_floor:.2f}x", "the time of the floor, the least there can be")
-        )
+        told.append((f"{about}{now.of_floor:.2f}x", "the time of the floor"))
     return told
 
 
@@ -59,132 +62,37 @@ def sentence(run: RunData) -> str:
     record, where = run.record, run.record.environment
     scaled = f" (scaled to {record.scaled})" if record.scaled else ""
     machine = f"measured on {where.gpu}" if where.gpu else f"modelled for {where.target}, no GPU"
-    time = run.record.confirmation.winner if run.record.confirmation else run.winner.measurement
+    confirmed = run.record.confirmation
+    time = spread(confirmed.winner) if confirmed else timed(run, run.winner)
     return (
         f"{run.winner.name} computes {record.problem}{scaled} in {record.problem_dtype} in "
-        f"{spread(time)}, {machine}."
+        f"{time}, {machine}."
     )
 
 
 def cost(run: RunData) -> str:
     """Time, calls, tokens and dollars."""
     totals = run.record.totals
-    told = [f"{totals.candidates} candidates in {clock(totals.seconds)}"]
+    told = [f"{amount(totals.candidates, 'candidate')} in {clock(totals.seconds)}"]
+    if run.after_rounds_s is not None:
+        told[0] += f", {clock(run.after_rounds_s)} of it for the final timing and examination"
     if any(line.batch for line in run.ledger):
         told[0] += ", without the time that answers through batch files took"
     if not run.ledger:
         return f"{told[0]}; no model was asked"
     about = "about " if any(line.estimated for line in run.ledger) else ""
+    models = ", ".join(dict.fromkeys(line.model for line in run.ledger))
     told.append(
-        f"{totals.model_calls} calls to {', '.join(dict.fromkeys(c.model for c in run.ledger))}, "
+        f"{amount(totals.model_calls, 'call')} to {models}, "
         f"{about}{totals.tokens_in:,} tokens in and {totals.tokens_out:,} out"
     )
     known = [line.cost_usd for line in run.ledger if line.cost_usd is not None]
     missing = len(run.ledger) - len(known)
     if known:
         told.append(f"{about}${math.fsum(known):.4f} at the prices of {run.ledger[0].prices_of}")
-    if missing:
-        told.append(f"{missing} calls have no known price")
+    if missing and (known or not all(line.batch for line in run.ledger)):
+        told.append(f"{amount(missing, 'call')} without a known price")
     return "; ".join(told)
-
-
-def verified(run: RunData) -> list[str]:
-    """What was looked at before the winner was believed, a line a stage."""
-    verdict = run.examination
-    stages: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for check in verdict.checks:
-        failed = "" if check.passed else "FAILED, which is only reported: "
-        stages[str(check.stage)][failed + check.message].append(check.name)
-    told = []
-    for stage, messages in stages.items():
-        parts = [
-            f"{', '.join(names)}{f' ({message})' if message else ''}"
-            for message, names in messages.items()
-        ]
-        told.append(f"{stage.replace('_', ' ')}: {'; '.join(parts)}")
-    told += [f"not checked: {text}" for text in verdict.not_checked]
-    return told
-
-
-def timed_how(run: RunData) -> list[str]:
-    """What a measured time is the time of; nothing where times are modelled."""
-    confirmed = run.record.confirmation
-    time = confirmed.winner if confirmed else run.winner.measurement
-    if time is None or time.source == "modelled":
-        return []
-    way = ", by its CUDA graph" if time.graph else ", launched from Python behind other work"
-    way = "" if time.graph is None else way  # old records do not say
-    told = (
-        f"A time is the median of single calls{way}, between two events on the GPU. The L2 is "
-        "emptied and every input has new values before each call; results of calls that nobody can "
-        "foresee are compared."
-    )
-    first = confirmed.input if confirmed else run.candidates[INPUT].measurement
-    known = [(run.winner.name, time), ("the input kernel", first)]
-    python = [f"{n} {m.host_us:.0f} us" for n, m in known if m is not None and m.host_us]
-    if python:
-        told += (
-            f" Python's own part of a plain call is not in it: {', '.join(python)}. Where that is "
-            "longer than the time, calls without a graph take as long as Python does."
-        )
-    return [told]
-
-
-def belief(run: RunData) -> list[str]:
-    """Why the number may be believed, and how far."""
-    confirmed, winner = run.record.confirmation, run.winner
-    told = timed_how(run)
-    if confirmed is not None:
-        time = confirmed.winner
-        told.append(
-            f"At the end the winner was timed again, taking turns with the baselines in one visit "
-            f"to one GPU: {spread(time)} over {time.count} calls. Speedups are of this visit."
-        )
-        if winner.measurement is not None and winner.measurement.visit != time.visit:
-            then = run.times.get(winner.name)
-            now = time.time_ms / confirmed.input.time_ms
-            ratio = (
-                f"; over the input kernel {1 / then:.3f}x then, {1 / now:.3f}x now" if then else ""
-            )
-            told.append(
-                f"In its round it took {spread(winner.measurement)}. That was another visit"
-                f"{_other_gpu(winner.measurement, time)}, so the two times are not compared{ratio}."
-            )
-    elif run.modelled:
-        told.append(
-            "Nothing was measured: times come from a model of the GPU and carry ~. A difference "
-            f"under {run.noise:.0%} is a tie, and none of them is evidence of a speedup."
-        )
-    else:
-        told.append(
-            "The run has not come to its end: the winner was not timed beside the baselines yet."
-        )
-        known = [(name, getattr(run.record.baselines, name)) for name in BASELINES]
-        times = [f"{called(name)} {spread(time)}" for name, time in known if time is not None]
-        told += [f"As the run began, the baselines took: {', '.join(times)}."] if times else []
-    ties = tied(run)
-    if ties:
-        told.append(
-            f"Within the noise of {run.noise:.0%}, these are as fast as the winner: "
-            f"{', '.join(ties)}."
-        )
-    if run.record.floor is not None and run.record.floor.corrected:
-        told.append(f"The floor was corrected: {run.record.floor.corrected}.")
-    return told
-
-
-def _other_gpu(one: Measurement, other: Measurement) -> str:
-    return " to another GPU" if one.gpu_uuid != other.gpu_uuid else ""
-
-
-def tied(run: RunData) -> list[str]:
-    """Names of other kernels whose time differs from the winner's by no more than the noise."""
-    names = []
-    for name, candidate in run.candidates.items():
-        change = run.against(candidate, run.winner.name)
-        if name != run.winner.name and change is not None and change.word == "tie":
-            names.append(name)
-    return names
 
 
 def beside(trace: Trace, item: RoundRecord, by_name: Mapping[str, Candidate]) -> list[str]:
@@ -204,14 +112,16 @@ def beside(trace: Trace, item: RoundRecord, by_name: Mapping[str, Candidate]) ->
             f"{item.best} beside {item.running_best}: {own / before:.3f} of its time, by their "
             f"ratios to the first kernel; no win, which takes {noise:.0%}"
         ]
-    turns = read_record(path, Comparison).turns
+    comparison = read_record(path, Comparison)
+    turns, times = comparison.turns, comparison.measurements
     other = next((n for n in turns if n in by_name and by_name[n].round < item.round), None)
     if item.best not in turns or other is None or len(turns[item.best]) != len(turns[other]):
         return []
     found = paired(turns[item.best], turns[other])
     return [
         f"{item.best} beside {other}, taking turns: {found.median:.3f} of its time "
-        f"({found.low:.3f} to {found.high:.3f}): {found.verdict}"
+        f"({found.low:.3f} to {found.high:.3f}; {times[item.best]} and {times[other]}): "
+        f"{found.verdict}"
     ]
 
 
@@ -246,6 +156,51 @@ def in_vain(run: RunData) -> list[list[Candidate]]:
     return [own for own in run.workers if not any(map(gained, own))]
 
 
+def lost(run: RunData) -> list[tuple[Candidate, list[Candidate]]]:
+    """The best of a round, and the kernels of each worker that gained on its parent but is slower
+    than that by more than the noise."""
+    vain, found = in_vain(run), []
+    bests = {record.round: record.best for record in run.rounds}
+    for own in run.workers:
+        best = bests[own[0].round]
+        changes = [run.against(c, best) for c in own]
+        words = {change.word for change in changes if change}
+        if best is not None and own not in vain and words == {"slower"}:
+            found.append((run.candidates[best], own))
+    return found
+
+
+def swept(run: RunData) -> list[str]:
+    """A line for each kernel that was tuned: what was tried, and what that gained."""
+    told = []
+    for record in run.rounds:
+        for tuning in record.tunings:
+            timed = [form.setting for form in tuning.forms[1:] if form.times_ms]
+            failed = Counter(form.reason for form in tuning.forms[1:] if not form.times_ms)
+            gain = tuning_gain(tuning, record)
+            about = "~" if tuning.modelled else ""
+            gained = f"{about}{gain:.2f}x faster" if gain > 1 else "nothing gained"
+            line = f"{tuning.of}, {amount(len(timed), 'configuration')} timed"
+            line += f": {', '.join(timed)}" if timed else ""
+            line += "".join(f"; {count} not: {why}" for why, count in failed.most_common())
+            told.append(f"{line}; {gained}")
+    return told
+
+
+def tuned(run: RunData) -> str:
+    """What tuning came to."""
+    totals = run.record.totals.tuning
+    if totals is None:
+        return "nothing" if run.record.settings.tune else "nothing (switched off)"
+    gained = "nothing gained"
+    if totals.best_gain is not None:
+        gained = f"{totals.gains} gained, at best {totals.best_gain:.2f}x"
+    return (
+        f"{amount(totals.sweeps, 'kernel')}, {amount(totals.configurations, 'configuration')} in "
+        f"{clock(totals.seconds)}, no model asked; {gained}"
+    )
+
+
 def directions(run: RunData) -> list[tuple[str, Counter[str], str]]:
     """Direction -> what came of its correct kernels against their parents, and the best of them."""
     found: dict[str, list[Candidate]] = defaultdict(list)
@@ -273,34 +228,6 @@ def different_words(candidates: Sequence[Candidate]) -> dict[str, str]:
         rest = [clause for clause in own if clause not in shared]
         told[name] = ("… " if len(rest) < len(own) else "") + "; ".join(rest or own)
     return told
-
-
-def counters(before: Profile | None, after: Profile | None) -> list[tuple[str, str, str, str, str]]:
-    """Name, unit and meaning, and each value of the two kernels' largest launches, and the ratio;
-    traffic is of the whole call."""
-    rows = []
-    for level in ("dram", "l2", "l1", "registers"):
-        pair = [p.traffic.get(level) if p else None for p in (before, after)]
-        rows.append(_counter(f"traffic at {level}", "byte: moved in the whole call", pair))
-    largest = [
-        max(p.launches, key=lambda launch: launch.share or 0) if p and p.launches else None
-        for p in (before, after)
-    ]
-    for name in COUNTERS:
-        pair = [getattr(launch, name) if launch else None for launch in largest]
-        rows.append(_counter(name.replace("_", " "), "of the largest launch", pair))
-    for metric in METRICS:
-        pair = [launch.metrics.get(metric.name) if launch else None for launch in largest]
-        told = f"{metric.unit}: {metric.meaning}"
-        rows.append(_counter(metric.name.replace("_", " "), told, pair))
-    return [row for row in rows if row[2] or row[3]]
-
-
-def _counter(name: str, told: str, pair: Sequence[float | None]) -> tuple[str, str, str, str, str]:
-    texts = ["" if value is None else f"{value:.4g}" for value in pair]
-    before, after = pair
-    ratio = f"{after / before:.3g}" if before and after is not None else ""
-    return name, told, texts[0], texts[1], ratio
 
 
 def step(run: RunData, candidate: Candidate) -> dict[str, object]:

@@ -67,7 +67,7 @@ class Progress:
         if done:
             everyone = [c for record in done for c in record.candidates]
             times = comparable_times(self.trace, everyone)
-            rounds, best = summarise(done, times)
+            rounds, best = summarise(self.trace, done, times)
             fields = {"rounds": rounds, "best": best} | fields
             write_text(self.trace.results_file, results_tsv(everyone, times))
         save_ledger(self.trace, self.record.settings.prices)

@@ -9,10 +9,11 @@ from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.llm.costs import asked
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.round import BenchmarkResults, Result, RoundRecord
+from beamsearch.records.ratios import in_turns
+from beamsearch.records.round import BenchmarkResults, Result, RoundRecord, tuning_gain
 from beamsearch.records.run import RoundSummary, Totals
 from beamsearch.records.trace import WORKER_FILES, Trace, read_record, write_record, write_text
-from beamsearch.records.tuning import Tuning, TuningTotals
+from beamsearch.records.tuning import TuningTotals
 from beamsearch.records.usage import LaneUse
 from beamsearch.run.review import score
 from kernel_profiling.profile import Floor
@@ -75,10 +76,11 @@ def distance_to_floor(measurement: Measurement | None, floor: Floor | None) -> f
 
 
 def summarise(
-    rounds: Sequence[RoundRecord], times: Mapping[str, float]
+    trace: Trace, rounds: Sequence[RoundRecord], times: Mapping[str, float]
 ) -> tuple[list[RoundSummary], str | None]:
     """Every round in one line, and the name of the running best."""
     by_name = {c.name: c for record in rounds for c in record.candidates}
+    again = in_turns(trace, by_name)
     summaries = []
     for record in rounds:
         best = by_name[record.running_best]
@@ -86,7 +88,7 @@ def summarise(
             RoundSummary(
                 round=record.round,
                 best=best.name,
-                best_time=best.measurement,
+                best_time=again[best.name].time if best.name in again else best.measurement,
                 speedup=1 / times[best.name],
                 correct=sum(c.verdict.correct for c in record.candidates),
                 candidates=len(record.candidates),
@@ -131,16 +133,6 @@ def tuning_totals(rounds: Sequence[RoundRecord]) -> TuningTotals | None:
         mean_gain=math.prod(gains) ** (1 / len(gains)),
         seconds=round(sum(tuning.seconds for tuning, _ in sweeps), 3),
     )
-
-
-def tuning_gain(tuning: Tuning, record: RoundRecord) -> float:
-    """The time of the kernel that was tuned over that of its best judged form; 1 where none of them
-    is faster, or none was timed in the same visit."""
-    before = find_candidate([record], tuning.of).measurement
-    after = [c.measurement for c in record.candidates if c.tuned_from == tuning.of]
-    assert before is not None
-    times = [time.time_ms for time in after if time is not None and time.visit == before.visit]
-    return max(1.0, before.time_ms / min(times, default=before.time_ms))
 
 
 def promote(trace: Trace, number: int, worker: int | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from beamsearch.records.amounts import amount
 from beamsearch.records.record import Record
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.verdict import Outcome
@@ -71,17 +72,22 @@ def stop_reason(
             speedup is not None and speedup >= (limits.target_speedup or math.inf),
             f"{tilde}{speedup or 0:.2f} times as fast as the first kernel (--target-speedup)",
         ),
-        (done >= limits.rounds, f"all {limits.rounds} rounds done"),
+        (
+            done >= limits.rounds,
+            f"all {amount(limits.rounds, 'round')} done"
+            if limits.rounds != 1
+            else "the one round is done",
+        ),
         (
             not limits.workers(rounds, 1, variants),
-            f"{made(rounds)} candidates made, of at most {limits.candidates}",
+            f"{amount(made(rounds), 'candidate')} made, of at most {limits.candidates}",
         ),
         (out_of_time, "the time limit is reached"),
         (
             limits.patience is not None
             and done >= limits.patience
             and not any(record.win for record in rounds[-limits.patience :]),
-            f"no confirmed win in {limits.patience} rounds (--patience)",
+            f"no confirmed win in {amount(limits.patience or 0, 'round')} (--patience)",
         ),
         (
             limits.quiet

@@ -218,6 +218,8 @@ class Floor(Record):
     flops_rate_tflop_s: float
     bandwidth_source: Literal["measured", "datasheet"]
     gpu: str
+    gpu_uuid: str | None = None
+    """The card whose rates were measured; None for the datasheet's, and in old records."""
     gives_away: GivesAway | None = None
     """None where it was not looked for. Unused inputs, seen at the true shapes, are not among the
     least bytes; nothing else of it lowers the floor."""

@@ -79,22 +79,22 @@ def test_states_are_told_by_who_holds_the_lock(beamsearch, copied, tmp_path):
     (tmp_path / "runs" / "damaged").mkdir()
     (tmp_path / "runs" / "damaged" / "run.json").write_text("{")
     done = beamsearch("runs")
-    assert "runs/damaged is left out: " in done.stderr and "1 runs" in done.stdout
+    assert "runs/damaged is left out: " in done.stderr and "1 run, " in done.stdout
 
 
 @pytest.mark.slow
 def test_a_run_that_is_held_young_or_not_finished_is_left(beamsearch, copied):
     before = sorted(copied.rglob("*"))
     with folder_lock(copied):
-        assert "nothing to free in 0 of 1 runs" in beamsearch("runs", "clean", "--yes").stdout
+        assert "nothing to free in 0 of 1 run" in beamsearch("runs", "clean", "--yes").stdout
     told = beamsearch("runs", "clean", "--yes", "--older-than", "1d").stdout
-    assert "nothing to free in 0 of 1 runs" in told
+    assert "nothing to free in 0 of 1 run" in told
     done = beamsearch("runs", "clean")
     assert done.returncode == 2 and "give --yes" in done.stderr and "profile.ncu-rep" in done.stdout
     trace = Trace(copied)
     record = trace.run_record()
     trace.run_file.write_text(record.with_values(status="stopped").model_dump_json())
-    assert "nothing to free in 0 of 1 runs" in beamsearch("runs", "clean", "--yes").stdout
+    assert "nothing to free in 0 of 1 run" in beamsearch("runs", "clean", "--yes").stdout
     assert sorted(copied.rglob("*")) == before
 
 
@@ -118,7 +118,7 @@ def test_nothing_that_a_verb_needs_is_lost(beamsearch, copied, tmp_path):
         "optimization_trace/.a.partial",
         "profile.ncu-rep",
     ]
-    assert "nothing to free in 1 of 1 runs" in beamsearch("runs", "clean", "--yes").stdout
+    assert "nothing to free in 1 of 1 run" in beamsearch("runs", "clean", "--yes").stdout
     # No kernel shares its file with another: people edit them.
     assert {path.stat().st_nlink for path in copied.rglob("*.py")} == {1}
 

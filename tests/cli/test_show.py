@@ -6,14 +6,18 @@ import re
 import pytest
 
 from beamsearch.cli.round_table import distinct
+from beamsearch.llm.costs import Sum
 from beamsearch.records.job import Comparison
 from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record, write_record
+from beamsearch.records.tuning import TuningTotals
 from beamsearch.report.numbers import configuration, plus_minus
+from beamsearch.run.results import summarise
 from beamsearch.search.pairs import paired
 from tests import ROOT
 from tests.cli.test_display import NO_GPU, Outcome, candidate, measured
+from tests.report.made import confirmed
 
 
 def run_folder(path):
@@ -100,6 +104,44 @@ def test_candidates_of_a_round_that_begin_alike_show_where_they_differ(beamsearc
     shown = [re.sub(r"^.*?\(", "", line) for line in lines if re.match(r"    r1-w\d-v\d  ", line)]
     assert len(set(shown)) == len(shown) == len(descriptions)
     assert distinct(["short", "short", "other"]) == ["short", "short", "other"]
+
+
+def test_a_confirmed_time_stands_with_its_own_ratio(beamsearch, tmp_path):
+    trace = confirmed(tmp_path / "run")
+    time = read_record(trace.round(1) / "confirmation.json", Comparison).measurements["r1-w1-v1"]
+    lines = beamsearch("show", "run").stdout.splitlines()
+    own = trace.round_record(1).candidates
+    assert str(time) not in {str(c.measurement) for c in own}
+    told = f"round 1  best r1-w1-v1 {time} in turns with r0-s0  "
+    assert any(line.startswith(told) for line in lines)
+    last = read_record(trace.round(3) / "confirmation.json", Comparison).measurements["r3-w3-v1"]
+    multiple = last.time_ms / trace.run_record().floor.time_ms
+    assert any(f"in its round {last}, {multiple:.2f}x the floor" in line for line in lines)
+    kept, _ = summarise(trace, trace.completed_rounds(), {"r0-s0": 1, "r1-w1-v1": 1, "r3-w3-v1": 1})
+    assert [kept[1].best_time, kept[3].best_time] == [time, last]
+
+
+def test_a_waiting_run_has_not_ended_and_one_is_one(beamsearch, tmp_path):
+    trace = Trace(run_folder(tmp_path / "run"))
+    one = NO_GPU.settings.model_copy(update={"rounds": 1, "workers": 1, "variants": 1})
+    tuned = TuningTotals(sweeps=1, configurations=1, judged=0, gains=0, mean_gain=1.0, seconds=5)
+    totals = NO_GPU.totals.with_values(candidates=1, tuning=tuned)
+    waiting = {"status": "waiting", "stop_reason": "waits for a GPU step", "settings": one}
+    write_record(trace.run_file, NO_GPU.with_values(**waiting, totals=totals))
+    lines = beamsearch("show", "run").stdout.splitlines()
+    assert "not ended: waits for a GPU step" in lines
+    assert not any(line.startswith("ended") for line in lines)
+    assert any("1 round of 1 worker, beam 2, 1 variant each" in line for line in lines)
+    assert any(line.startswith("1 candidate, 3 correct, 1 win, ") for line in lines)
+    assert any(line.startswith("tuning: 1 sweep of 1 configuration in") for line in lines)
+
+
+def test_answers_from_files_without_a_price_have_no_cost(beamsearch):
+    lines = beamsearch("show", str(ROOT / "artifacts" / "claude" / "43_Max_Pooling_3D")).stdout
+    assert "hand-overs of batch files" in lines and "best against tokens:" in lines
+    assert "no cost known" not in lines and "prices of" not in lines and "$" not in lines
+    asked = Sum(calls=2, without_cost=2, by_files=1)
+    assert "no cost known" in str(asked), "one call was answered by an endpoint"
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_a_ledger_says_which_tokens_are_estimates_and_a_resumed_run_counts_them(
     assert json.loads(trace.ledger_file.read_text())["estimated"] is True
     dollars = (7 * 5 + 10 * 30) / 1e6
     assert spent(trace, read_prices()) == Spent(1, 17, pytest.approx(dollars), 10)
-    assert "tokens of 1 calls estimated" in str(paid(trace, read_prices(), {}).total)
+    assert "tokens of 1 call estimated" in str(paid(trace, read_prices(), {}).total)
 
 
 def test_a_run_keeps_the_price_list_it_started_with(tmp_path, monkeypatch):

@@ -4,11 +4,14 @@ import shutil
 from pathlib import Path
 
 from beamsearch.records.candidate import Candidate
+from beamsearch.records.job import Comparison
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.packed import opened_run
+from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
+from beamsearch.search.pairs import paired
 from tests import ROOT
 
 CLAUDE = ROOT / "artifacts" / "claude"
@@ -58,6 +61,25 @@ def _hostile(trace: Trace, candidate: Candidate) -> Candidate:
         )
         changed |= {"verdict": verdict, "measurement": None}
     return candidate.with_values(**changed)
+
+
+def confirmed(folder: Path) -> Trace:
+    """A run whose rounds kept what came of timing their wins again, as rounds do now."""
+    trace = copied(WITH_MODEL, folder)
+    times = comparable_times(trace, [c for r in trace.completed_rounds() for c in r.candidates])
+    for record in trace.completed_rounds():
+        path = trace.round(record.round) / "confirmation.json"
+        if record.win and path.is_file():
+            turns = read_record(path, Comparison).turns
+            before = next(name for name in turns if name != record.best)
+            times[record.best] = times[before] * paired(turns[record.best], turns[before]).median
+            candidates = [
+                c.with_values(confirmed_ratio=times[c.name]) if c.name == record.best else c
+                for c in record.candidates
+            ]
+            changed = record.with_values(candidates=candidates)
+            write_record(trace.round(record.round) / "round.json", changed)
+    return trace
 
 
 def multiplied(folder: Path, rounds: int, workers: int) -> Trace:

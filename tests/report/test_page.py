@@ -15,15 +15,18 @@ import pytest
 
 from beamsearch.records.packed import opened_run
 from beamsearch.records.trace import write_record
+from beamsearch.records.verdict import Outcome, Verdict
+from beamsearch.report.belief import tied
 from beamsearch.report.code import visible
 from beamsearch.report.page import leave_report, write_comparison, write_report
-from beamsearch.report.run_data import RunData
-from beamsearch.report.words import failures, in_vain, spread, tied
+from beamsearch.report.run_data import Change, RunData
+from beamsearch.report.words import failures, in_vain, lost, spread, swept
 from tests.report.made import (
     HOSTILE,
     PLAYBOOK,
     WITH_FAILURE,
     WITH_MODEL,
+    confirmed,
     copied,
     hostile,
     modelled,
@@ -98,7 +101,7 @@ def test_the_top_says_what_a_stranger_needs(run, page):
     assert spread(confirmed.winner) in page.text and "NVIDIA H200" in page.text
     checks = run.examination.checks
     assert f"{sum(c.passed for c in checks)} of {len(checks)} checks passed" in page.text
-    assert f"{totals.tokens_in:,} tokens in" in page.text and "no known price" in page.text
+    assert f"{totals.tokens_in:,} tokens in" in page.text and "known price" not in page.text
 
 
 def test_the_problem_and_the_launches_are_there(run, page):
@@ -225,7 +228,7 @@ def test_modelled_times_carry_their_sign_everywhere(tmp_path):
     assert "modelled for" in page.text and "Nothing was measured" in page.text
     assert "second measurement" not in page.text
     top = page.text.split("What was tried in vain")[0]
-    bare = re.search(r"(?<![~\d.])\d+\.\d+(x \(| ms)", top)
+    bare = re.search(r"(?<![~\d.])\d+\.\d+(x (\(|faster|slower)| ms)", top)
     assert bare is None, top[bare.start() - 80 : bare.end() + 40]
 
 
@@ -233,16 +236,86 @@ def test_what_was_in_vain_is_told_with_what_was_learned(tmp_path):
     run = RunData(copied(WITH_MODEL, tmp_path / "run"))
     page = made(run, tmp_path / "page.html")
     section = page.text.partition("What was tried in vain")[2].partition("By direction")[0]
-    vain = in_vain(run)
-    assert 0 < len(vain) < len(run.workers)
+    vain, behind = in_vain(run), lost(run)
+    assert 0 < len(vain) < len(run.workers) - len(behind) < len(run.workers)
     assert f"{len(vain)} of {len(run.workers)} workers made no kernel" in section
+    assert f"{len(behind)} of {len(run.workers)} workers gained on the kernel" in section
+    for best, kernels in behind:
+        for kernel in kernels:
+            factor = run.times[kernel.name] / run.times[best.name]
+            assert factor > 1.01 and f", {factor:.3f}x slower than {best.name}." in section
+    told_of = [*vain, *(kernels for _, kernels in behind)]
     for kernels in run.workers:
         told = [text for kind in KINDS for text in run.lessons(kernels[0], kind)]
         assert told
         shown = [" ".join(text.split()) in section for text in told]
-        assert all(shown) if kernels in vain else not any(shown)
+        assert all(shown) if kernels in told_of else not any(shown)
     gains = [run.against(c, c.parent) for kernels in vain for c in kernels]
     assert not any(gain and gain.word == "faster" for gain in gains)
+
+
+def test_nothing_is_announced_that_does_not_follow(tmp_path):
+    trace = copied(PLAYBOOK, tmp_path / "run")
+    run = RunData(trace)
+    assert not in_vain(run) and not failures(run)
+    text = made(run, tmp_path / "page.html").text
+    assert "Each worker made a kernel that is faster" in text and "stands below" not in text
+    verdict = Verdict(outcome=Outcome.NO_CODE, reason="an empty answer")
+    record = trace.round_record(1)
+    failed = record.candidates[-1].with_values(verdict=verdict, measurement=None)
+    changed = record.with_values(candidates=[*record.candidates[:-1], failed])
+    write_record(trace.round(1) / "round.json", changed)
+    assert "What failed stands below" in made(RunData(trace), tmp_path / "page.html").text
+
+
+def test_a_confirmed_time_stands_with_its_own_ratio(tmp_path):
+    run = RunData(confirmed(tmp_path / "run"))
+    page = made(run, tmp_path / "page.html")
+    assert set(run.in_turns) == {"r1-w1-v1", "r3-w3-v1"}
+    for name, turns in run.in_turns.items():
+        told = f"{spread(turns.time)} in turns with {turns.beside}"
+        row = next(row for row in page.rows if row[0] == name and told in row)
+        assert f"{1 / run.times[name]:.3f}x" in row
+        ratio = run.times[turns.beside] / run.times[name]
+        assert ratio == pytest.approx(turns.its_time.time_ms / turns.time.time_ms, rel=2e-3)
+        assert f"{name} {ratio:.3f}x faster than {turns.beside}" in page.text
+        assert f"; {turns.time} and {turns.its_time}): faster" in page.text
+        card = _fragment(page, f"card {name}").text
+        assert f"{spread(run.candidates[name].measurement)} as it was judged; {told}" in card
+        assert spread(run.candidates[name].measurement) not in page.text
+    assert "of confirmed wins as the confirmation measured it" in page.text
+
+
+def test_a_slower_kernel_is_so_many_times_slower():
+    assert Change(0.511, "slower", "").than("r1-w0-v0") == "1.957x slower than r1-w0-v0"
+    assert Change(1.958, "faster", "~").than("r0-s0") == "~1.958x faster than r0-s0"
+    assert Change(1.003, "tie", "").than("it") == "as fast as it within the noise (1.003x)"
+
+
+def test_what_came_after_the_last_round_is_told(tmp_path):
+    trace = copied(PLAYBOOK, tmp_path / "run")
+    for each in trace.completed_rounds():
+        kept = each.with_values(seconds=67.0 * each.round)
+        write_record(trace.round(each.round) / "round.json", kept)
+    record = trace.run_record()
+    totals = record.totals.with_values(seconds=102.0)
+    write_record(trace.run_file, record.with_values(totals=totals))
+    page = made(RunData(trace), tmp_path / "page.html")
+    (end,) = [row for row in page.rows if row and row[0] == "end"]
+    assert end[1] == record.best and end[-1] == "1:42"
+    assert "in 1:42, 0:35 of it for the final timing and examination" in page.text
+    assert "The final timing and examination came after that." in page.text
+
+
+def test_what_was_tuned_is_told(run, page):
+    tuned = run.record.totals.tuning
+    told = f"{tuned.sweeps} kernels, {tuned.configurations} configurations in "
+    assert told in page.text and "nothing gained" in page.text
+    for record in run.rounds:
+        for tuning in record.tunings:
+            assert f"{tuning.of}, {tuning.timed} configurations timed: " in page.text
+    gained = " ".join(swept(RunData(opened_run(WITH_FAILURE))))
+    assert "1.05x faster" in gained and "not: compiles to the same code as" in gained
 
 
 @pytest.mark.slow

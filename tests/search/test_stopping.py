@@ -41,6 +41,8 @@ def test_the_floor_the_rounds_the_time_and_silence():
     assert "(~1.00 times" in stop_reason(rounds(), near, modelled=True, multiple_of_floor=1.0)
     assert stop_reason(rounds(), EIGHT, multiple_of_floor=0.99) is None  # not asked for
     assert "2 rounds" in stop_reason(rounds(BAD, GOOD), Limits(rounds=2))
+    assert stop_reason(rounds(BAD), Limits(rounds=1)) == "the one round is done"
+    assert "win in 1 round " in stop_reason(rounds(BAD), Limits(rounds=2, patience=1))
     assert "time" in stop_reason(rounds(), EIGHT, out_of_time=True)
     none = Outcome.NO_CODE
     assert stop_reason(rounds(GOOD, none), EIGHT) is None  # a beam tries another parent now

@@ -1,0 +1,181 @@
+"""Why a run's number may be believed, and how far, in words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from beamsearch.records.amounts import amount
+from beamsearch.records.baselines import BASELINES, called
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.verdict import Verdict
+from beamsearch.report.numbers import of_floor, short_id
+from beamsearch.report.run_data import INPUT, RunData
+from beamsearch.report.words import spread, timed
+
+
+def passed(verdict: Verdict) -> str:
+    """`34 of 34 checks passed`."""
+    count = sum(check.passed for check in verdict.checks)
+    return f"{count} of {amount(len(verdict.checks), 'check')} passed"
+
+
+def checks(run: RunData) -> str:
+    """How many of the winner's checks passed, and what the last look at it added."""
+    last, first = run.examination, run.winner.verdict
+    if len(last.checks) == len(first.checks):
+        return passed(last)
+    own = sum(check.passed for check in first.checks)
+    again = f"{own} of {len(first.checks)}"
+    return f"{passed(last)} in the final examination, which adds to those of its round ({again})"
+
+
+def verified(run: RunData) -> list[str]:
+    """What was looked at before the winner was believed, a line a stage."""
+    verdict = run.examination
+    stages: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for check in verdict.checks:
+        failed = "" if check.passed else "FAILED, which is only reported: "
+        stages[str(check.stage)][failed + check.message].append(check.name)
+    told = []
+    for stage, messages in stages.items():
+        parts = [
+            f"{', '.join(names)}{f' ({message})' if message else ''}"
+            for message, names in messages.items()
+        ]
+        told.append(f"{stage.replace('_', ' ')}: {'; '.join(parts)}")
+    nothing = "nothing of what this judge looks at"
+    return told + [f"not checked: {text}" for text in verdict.not_checked or [nothing]]
+
+
+def timed_how(run: RunData) -> list[str]:
+    """What a measured time is the time of; nothing where times are modelled."""
+    confirmed = run.record.confirmation
+    time = confirmed.winner if confirmed else run.winner.measurement
+    if time is None or time.source == "modelled":
+        return []
+    way = ", by its CUDA graph" if time.graph else ", launched from Python behind other work"
+    way = "" if time.graph is None else way  # old records do not say
+    told = (
+        f"A time is the median of single calls{way}, between two events on the GPU. The L2 is "
+        "emptied and every input has new values before each call; results of calls that nobody can "
+        "foresee are compared."
+    )
+    first = confirmed.input if confirmed else run.candidates[INPUT].measurement
+    known = [(run.winner.name, time), ("the input kernel", first)]
+    python = [f"{n} {m.host_us:.0f} us" for n, m in known if m is not None and m.host_us]
+    if python:
+        told += (
+            f" Python's own part of a plain call is not in it: {', '.join(python)}. Where that is "
+            "longer than the time, calls without a graph take as long as Python does."
+        )
+    return [told]
+
+
+def belief(run: RunData) -> list[str]:
+    """Why the number may be believed, and how far."""
+    confirmed, told = run.record.confirmation, timed_how(run)
+    if confirmed is not None:
+        calls = amount(confirmed.winner.count or 0, "call")
+        told.append(
+            "At the end the winner was timed again, taking turns with the baselines in one visit "
+            f"to one GPU: {spread(confirmed.winner)} over {calls}. Speedups at the top are of this "
+            "visit."
+        )
+        told += _in_its_round(run, confirmed.winner, confirmed.input)
+    elif run.modelled:
+        told.append(
+            "Nothing was measured: times come from a model of the GPU and carry ~. A difference "
+            f"under {run.noise:.0%} is a tie, and none of them is evidence of a speedup."
+        )
+    else:
+        told.append(
+            "The run has not come to its end: the winner was not timed beside the baselines yet."
+        )
+        known = [(name, getattr(run.record.baselines, name)) for name in BASELINES]
+        times = [f"{called(name)} {spread(time)}" for name, time in known if time is not None]
+        told += [f"As the run began, the baselines took: {', '.join(times)}."] if times else []
+    ties = tied(run)
+    told.append(
+        f"Within the noise of {run.noise:.0%}, these are as fast as the winner: {', '.join(ties)}."
+        if ties
+        else f"No other kernel is within the noise of {run.noise:.0%} of the winner."
+    )
+    if run.record.floor is not None and run.record.floor.corrected:
+        told.append(f"The floor was corrected: {run.record.floor.corrected}.")
+    return told
+
+
+def _in_its_round(run: RunData, time: Measurement, its_input: Measurement) -> list[str]:
+    """The winner's time in its round beside its last one, where that was another visit."""
+    own = run.winner.measurement
+    if own is None or own.visit == time.visit:
+        return []
+    told = f"In its round it took {timed(run, run.winner)}. That was another visit"
+    if own.gpu_uuid != time.gpu_uuid:
+        cards = [short_id(m.gpu_uuid) for m in (own, time)]
+        told += f" to another GPU ({cards[0]} then, {cards[1]} now)"
+    told += ", so the two times are not compared"
+    if then := run.times.get(run.winner.name):
+        now = its_input.time_ms / time.time_ms
+        told += f"; over the input kernel {1 / then:.3f}x then, {now:.3f}x now"
+    multiples = [of_floor(m, run.record) for m in (run.ranked_time(run.winner), time)]
+    if multiples[0] is not None and multiples[1] is not None:
+        told += f"; {multiples[0]:.2f} times the floor then, {multiples[1]:.2f} times now"
+    return [f"{told}."]
+
+
+def tied(run: RunData) -> list[str]:
+    """Names of other kernels whose time differs from the winner's by no more than the noise."""
+    names = []
+    for name, candidate in run.candidates.items():
+        change = run.against(candidate, run.winner.name)
+        if name != run.winner.name and change is not None and change.word == "tie":
+            names.append(name)
+    return names
+
+
+def floor(run: RunData) -> str:
+    """What the floor is: a rate that one card was seen to reach, or the datasheet's."""
+    found = run.record.floor
+    assert found is not None
+    told = (
+        f"{run.about}{found.time_ms:.4g} ms: the least bytes, {found.least_bytes / 1e9:.3f} GB, at "
+        f"{found.bandwidth_gb_s:.0f} GB/s"
+    )
+    if found.flops:
+        told += (
+            f", or the least arithmetic, {found.flops / 1e9:.1f} GFLOP at "
+            f"{found.flops_rate_tflop_s:.0f} TFLOP/s, whichever takes longer"
+        )
+    if found.products == "tf32" and run.record.problem_dtype == "float32":
+        told += "; products may be in TF32, as the reference's convolutions are"
+    if found.bandwidth_source == "datasheet":
+        return f"{told}. Rates are the datasheet's, which nothing reaches."
+    card = run.floor_card
+    return (
+        f"{told}. Rates were measured on one card of this model{f' ({card})' if card else ''}; "
+        "other cards and other visits differ by a percent or two, so that a time within 2% is at "
+        "the floor."
+    )
+
+
+def machine(run: RunData) -> str:
+    """The GPU and how many of it worked on the run."""
+    where = run.record.environment
+    if where.gpu is None:
+        return f"no GPU, compiled for {where.target}"
+    if not where.gpus:
+        return where.gpu
+    cards = ", ".join(map(short_id, where.gpus[:8])) + (", …" if len(where.gpus) > 8 else "")
+    kind = "card" if len(where.gpus) == 1 else "cards"
+    return f"{where.gpu}, {len(where.gpus)} {kind} of this model worked on the run ({cards})"
+
+
+def state(run: RunData) -> str:
+    """How the run ended; a multiple of the floor that it names is that of the winner's round."""
+    record = run.record
+    told = f"{record.status}: {record.stop_reason}" if record.stop_reason else record.status
+    if record.confirmation is None or "of the floor" not in (record.stop_reason or ""):
+        return told
+    now = f"{of_floor(record.confirmation.winner, record):.2f} times"
+    return told if now in told else f"{told}, by its round's time; {now} by the final one"

@@ -1,0 +1,83 @@
+"""Why a number may be believed: what the floor, the cards and the checks are."""
+
+from beamsearch.records.packed import opened_run
+from beamsearch.records.trace import write_record
+from beamsearch.report import belief
+from beamsearch.report.page import write_report
+from beamsearch.report.run_data import RunData
+from tests.report.made import PLAYBOOK, WITH_MODEL, copied, modelled
+
+ONE, OTHER = "GPU-175924f2-1ea3", "GPU-ebbfffc8-7ea0"
+
+
+def changed(folder, **fields) -> RunData:
+    """A recorded run whose record says something else."""
+    trace = copied(PLAYBOOK, folder)
+    write_record(trace.run_file, trace.run_record().with_values(**fields))
+    return RunData(trace)
+
+
+def test_the_floor_names_its_rate_and_its_card(tmp_path):
+    run = RunData(opened_run(WITH_MODEL))
+    told = belief.floor(run)
+    assert "least bytes, 2.292 GB, at 4417 GB/s" in told and "GFLOP" not in told
+    first = run.candidates["r0-s0"].measurement.gpu_uuid
+    assert f"one card of this model ({first[4:12]})" in told, "an old run's, of one lane"
+    assert "within 2% is at the floor" in told
+    known = changed(tmp_path / "known", floor=run.record.floor.with_values(gpu_uuid=OTHER))
+    assert "(ebbfffc8)" in belief.floor(known)
+    paper = run.record.floor.with_values(bandwidth_source="datasheet", flops=10**10)
+    told = belief.floor(changed(tmp_path / "paper", floor=paper))
+    assert "10.0 GFLOP" in told and "the datasheet's" in told and "card" not in told
+
+
+def test_the_page_never_calls_the_floor_the_least_there_can_be(tmp_path):
+    page = tmp_path / "page.html"
+    write_report(RunData(opened_run(WITH_MODEL)), page)
+    text = page.read_text()
+    assert "least there can be" not in text and "the time of the floor" in text
+    assert "without the start and the end of a call" in text
+    assert "as many calls as fit into a fixed time a turn" in text
+
+
+def test_the_machine_is_told_with_its_cards(tmp_path):
+    run = RunData(opened_run(WITH_MODEL))
+    assert belief.machine(run) == "NVIDIA H200", "an old record does not say"
+    where = run.record.environment.with_values(gpus=[ONE, OTHER])
+    told = belief.machine(changed(tmp_path / "two", environment=where))
+    assert told == "NVIDIA H200, 2 cards of this model worked on the run (175924f2, ebbfffc8)"
+    assert "no GPU, compiled for" in belief.machine(RunData(modelled(tmp_path / "none")))
+
+
+def test_a_multiple_of_the_floor_says_whose_time_it_is_of(tmp_path):
+    final = RunData(opened_run(PLAYBOOK)).record
+    multiple = final.confirmation.winner.time_ms / final.floor.time_ms
+    run = changed(tmp_path / "run", stop_reason="within 9% of the floor (1.07 times)")
+    told = f"(1.07 times), by its round's time; {multiple:.2f} times by the final one"
+    assert belief.state(run).endswith(told)
+    assert belief.state(RunData(opened_run(WITH_MODEL))) == "finished: all 5 rounds done"
+    other = final.confirmation.winner.with_values(visit="another", gpu_uuid=OTHER)
+    confirmation = final.confirmation.with_values(winner=other)
+    told = " ".join(belief.belief(changed(tmp_path / "again", confirmation=confirmation)))
+    assert "ebbfffc8 now)" in told and " times the floor then, " in told
+
+
+def test_the_checks_of_both_looks_are_told():
+    run = RunData(opened_run(WITH_MODEL))
+    last, first = len(run.examination.checks), len(run.winner.verdict.checks)
+    assert last > first
+    told = f"{last} of {last} checks passed in the final examination, which adds to those of its"
+    assert belief.checks(run) == f"{told} round ({first} of {first})"
+    assert belief.checks(RunData(opened_run(PLAYBOOK))) == "9 of 9 checks passed"
+
+
+def test_none_is_said_where_nothing_ties_or_is_left_unchecked():
+    run = RunData(opened_run(WITH_MODEL))
+    assert not run.examination.not_checked
+    assert belief.verified(run)[-1] == "not checked: nothing of what this judge looks at"
+    assert any("are as fast as the winner: r3-w0-v1, " in text for text in belief.belief(run))
+    run.times = {
+        name: time * (1 if name == run.winner.name else 2) for name, time in run.times.items()
+    }
+    told = "No other kernel is within the noise of 1% of the winner."
+    assert not belief.tied(run) and told in belief.belief(run)

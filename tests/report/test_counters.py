@@ -1,0 +1,37 @@
+"""Counters that say something, of two kernels."""
+
+from beamsearch.report.counters import below_least, counters
+from kernel_profiling.profile import Launch, Profile
+
+
+def profile(matrix: int = 0, dram: float = 2.126e9, **metrics: float) -> Profile:
+    launch = Launch(
+        name="k", triton=True, grid=(1, 1, 1), threads=128, registers=32, metrics=metrics
+    )
+    launch = launch.with_values(matrix_instructions=matrix, spill_bytes=0)
+    return Profile(source="ncu", gpu="H200", launches=[launch], traffic={"dram": dram})
+
+
+def names(before: Profile | None, after: Profile | None) -> list[str]:
+    return [row.name for row in counters(before, after)]
+
+
+def test_what_is_nothing_in_both_kernels_is_left_out():
+    quiet = profile(fp64_busy=0.0, l1_hit_rate=0.2, dram_busy=90.0, atomic_sectors=0.0)
+    assert names(quiet, quiet) == ["traffic at dram", "registers", "dram busy"]
+    assert names(None, quiet) == names(quiet, quiet)
+    assert "l1 hit rate" in names(quiet, profile(l1_hit_rate=30.0))
+    assert "atomic sectors" in names(profile(atomic_sectors=5.0), quiet)
+
+
+def test_matrix_units_are_told_of_where_a_matrix_instruction_ran():
+    assert "matrix busy" not in names(profile(matrix_busy=3.0), profile(matrix_busy=8.0))
+    found = names(profile(matrix_busy=3.0), profile(matrix=64, matrix_busy=8.0))
+    assert "matrix busy" in found and "matrix instructions" in found
+
+
+def test_less_than_the_least_bytes_has_a_reason():
+    told = below_least(profile(), 2_147_483_648)
+    assert told.startswith("2.126 GB at device memory are less than the least bytes, 2.147 GB: ")
+    assert "still in the L2" in told
+    assert below_least(profile(dram=2.2e9), 2_147_483_648) == "" == below_least(None, 1)
