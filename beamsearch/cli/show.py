@@ -10,7 +10,6 @@ import typer
 
 from beamsearch.cli.options import JsonOption, RunArgument
 from beamsearch.errors import UsageError
-from beamsearch.records.amounts import amount
 
 if TYPE_CHECKING:
     from beamsearch.llm.costs import Paid
@@ -94,6 +93,7 @@ def summary(record: RunRecord) -> list[str]:
 def ending(record: RunRecord, trace: Trace, folder: Path) -> list[str]:
     """The best, notes, and what reviews were worth."""
     from beamsearch.cli.display import closing
+    from beamsearch.records.amounts import amount
     from beamsearch.records.ratios import in_turns
     from beamsearch.report.numbers import of_floor
 
@@ -125,6 +125,7 @@ def costs(paid: Paid) -> list[str]:
     if not paid.total.calls:
         return []
     from beamsearch.cli.account import in_all
+    from beamsearch.records.amounts import amount
 
     lines, priced = ["", in_all(paid)], paid.total.without_cost < paid.total.calls
     if paid.cost_per_win_usd is not None:

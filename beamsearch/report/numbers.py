@@ -111,10 +111,15 @@ def speedups(now: Progress) -> list[str]:
     """Over the input kernel and each baseline, as far as they are known."""
     told = []
     if now.over_input is not None:
-        told.append(f"{sign(now.time)}{now.over_input:.2f}x over input")
-    return told + [
-        f"{now.over[name]:.2f}x over {called(name)}" for name in BASELINES if name in now.over
-    ]
+        told.append(over(now.over_input, "input", sign(now.time)))
+    return told + [over(now.over[name], called(name)) for name in BASELINES if name in now.over]
+
+
+def over(speedup: float, other: str, about: str = "") -> str:
+    """`1.36x over eager`, `1.46x slower than eager`. `about`: the sign of a modelled number."""
+    if round(speedup, 2) >= 1:
+        return f"{about}{speedup:.2f}x over {other}"
+    return f"{about}{1 / speedup:.2f}x slower than {other}"
 
 
 def clock(seconds: float) -> str:

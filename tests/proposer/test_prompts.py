@@ -194,7 +194,7 @@ def test_reflection_sees_the_code_the_verdicts_and_what_moved():
     prompt = render(reflection_question())
     assert "+    D: tl.constexpr," in prompt
     assert "Verdict: wrong at smoke: 12 of 4800 values differ by 0.31" in prompt
-    assert "integer_overhead: could give 3.1 times before, 1.3 after" in prompt
+    assert "What integer_overhead could give: 3.1 times before, 1.3 after" in prompt
     assert "2 times as fast as its parent" in prompt
     won, lost = prompt.split("## What came of it")[1].split("### `r1-w0-v1`")
     assert "- Traffic of one call:" in won and "the autotuner's choice BLOCK: 64" in won

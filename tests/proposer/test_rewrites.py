@@ -277,6 +277,18 @@ def test_strips_grow_as_far_as_what_is_written_out_compiles_soon() -> None:
     assert strips("82") == {"STRIP 2", "STRIP 1", "STRIP 8", "STRIP 16"}  # 9 loads a row
 
 
+def test_warps_that_host_code_chooses_are_varied_among_the_usual_ones() -> None:
+    def warps(given: str) -> list[str]:
+        source = ROWS.replace("    grid = lambda", f"    warps = {given}\n    grid = lambda")
+        chosen = source.replace("width, BLOCK=", "width, num_warps=warps, BLOCK=")
+        moves = [move for move, _ in launch.settings_of(chosen)[0]]
+        return [move for move in moves if "num_warps" in move and "BLOCK" not in move]
+
+    assert warps("16") == ["num_warps 8", "num_warps 4"]
+    chosen = "4\n    if width > 8192:\n        warps = 16"
+    assert warps(chosen) == ["num_warps 8", "num_warps 4", "num_warps 16"]
+
+
 def test_only_blocks_that_differ_at_the_problems_shapes_are_tried() -> None:
     def blocks(*shape: int) -> set[str]:
         hints = Hints({"x": Shape(shape)}) if shape else Hints()

@@ -245,7 +245,7 @@ def _changes(question: ReflectionQuestion | RepairQuestion, item: Trial) -> list
         now = f"{mark}{after[kind]:.3g}" if kind in after else "nothing"
         told = f", {wanted[kind]:.3g} was predicted" if kind in wanted else ""
         if was != now or told:
-            lines.append(f"{kind}: could give {was} before, {now} after{told}")
+            lines.append(f"What {kind} could give: {was} before, {now} after{told}")
     for found in item.findings_after[:AFTER]:
         evidence = "; ".join(one_line(text) for text in found.evidence)
         lines.append(f"What holds it back now, {found.kind}: {found.title}. {evidence}")

@@ -18,6 +18,8 @@ LONG_WAIT = 0.2
 """Share of the time from which a wait is told beside a longer one at barriers."""
 BARRIER_LINES = 5
 """Lines with most of the wait at barriers."""
+LIBRARY_STALLS = 0.01
+"""Share of the stalls from which what reductions and scans wait for is told."""
 BARRIER_SHARE = 0.1
 """Share of the time at barriers from which they are a finding: a reduction at the end of a block
 costs a few percent, and has to."""
@@ -177,10 +179,14 @@ def synchronisation(case: Case, launch: Launch, budget: Budget) -> Diagnosis | N
         gain = max(gain, 1 / budget.kept_busy)
     shares = [(n.stall_reasons.get("barrier", 0) * (n.stall_share or 0), n) for n in launch.lines]
     waits = sorted((pair for pair in shares if pair[0]), key=lambda pair: -pair[0])[:BARRIER_LINES]
+    told = [f"line {n.line}: {part:.0%} of all stalls, at a barrier: {n.text}" for part, n in waits]
+    inside = launch.library_stalls.get("barrier", 0.0)
+    if inside >= LIBRARY_STALLS:
+        told.insert(0, f"inside reductions or scans: {inside:.0%} of all stalls, at a barrier")
     return Diagnosis(
         FindingKind.SYNCHRONISATION,
         f"Warps wait at barriers for {100 * wait:.0f}% of the time",
-        [f"line {n.line}: {part:.0%} of all stalls, at a barrier: {n.text}" for part, n in waits],
+        told,
         gain,
         "Fewer barriers: reduce once after the loop instead of in it, use fewer warps a block, or "
         "let more blocks share an SM so that another one works meanwhile. Around tl.dot: larger "

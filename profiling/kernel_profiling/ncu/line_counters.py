@@ -101,9 +101,12 @@ def _instances(action: Any, name: str, names: set[str]) -> dict[int, float]:
 
 def kernel_file(instructions: Iterable[Instruction]) -> str | None:
     """The source file most of the kernel comes from, Triton's own library left out."""
-    library = ("/triton/language/", "/triton/experimental/")
-    files = (i.file for i in instructions if i.file and not any(part in i.file for part in library))
+    files = (i.file for i in instructions if i.file and not _is_library(i.file))
     return next((file for file, _ in Counter(files).most_common(1)), None)
+
+
+def _is_library(file: str) -> bool:
+    return any(part in file for part in ("/triton/language/", "/triton/experimental/"))
 
 
 def line_counters(
@@ -131,6 +134,17 @@ def line_counters(
         )
         for line, group in sorted(by_line.items())
     ]
+
+
+def library_stalls(instructions: Sequence[Instruction]) -> dict[str, float]:
+    """Reason -> share of the launch's stalls that are in Triton's own library: in what it has for
+    reductions and scans, which no line of the kernel's file is charged with."""
+    all_stalls = sum(sum(i.stalls.values()) for i in instructions)
+    found: Counter[str] = Counter()
+    for instruction in instructions:
+        if instruction.file and _is_library(instruction.file):
+            found.update(instruction.stalls)
+    return {name: round(n / all_stalls, 4) for name, n in found.most_common() if all_stalls}
 
 
 def _one_line(

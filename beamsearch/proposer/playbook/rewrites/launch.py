@@ -25,6 +25,10 @@ from beamsearch.proposer.playbook.rewrites.unroll import MOST_WRITTEN_OUT, copie
 from kernel_profiling.profile import FindingKind
 
 WARPS = (1, 2, 4, 8, 16)
+TRITONS_WARPS = 4
+"""Where a launch does not say how many."""
+USUAL_WARPS = (8, 4, 16)
+"""Tried where the host code chooses among several."""
 STAGES = (1, 2, 3, 4, 5)
 FACTORS = (2, 0.5, 4, 0.25)
 """A block size is halved, doubled and quadrupled; all sizes stay powers of two."""
@@ -85,10 +89,14 @@ def _points(
     """Settings to try: warps and blocks near those there are, further ones, stages, registers. Of
     blocks those that differ at the problem's own shapes, as far as these are known."""
     kernel = launch.kernel
-    warps = _number(_limit(keyword(launch.call, "num_warps"), launch)) or 4
+    given = keyword(launch.call, "num_warps")
+    warps = TRITONS_WARPS if given is None else _number(_limit(given, launch))
     values = launch.module.values(kernel.name)
-    near: list[Point] = [{"num_warps": w} for w in (warps * 2, warps // 2) if w in WARPS]
-    far: list[Point] = [{"num_warps": w} for w in (warps * 4, warps // 4) if w in WARPS]
+    close, wider = list(USUAL_WARPS), list[int]()
+    if warps is not None:  # else host code chooses; what it chose compiles to the same code again
+        close, wider = [warps * 2, warps // 2], [warps * 4, warps // 4]
+    near: list[Point] = [{"num_warps": w} for w in close if w in WARPS]
+    far: list[Point] = [{"num_warps": w} for w in wider if w in WARPS]
     for name in block_parameters(launch):
         size_with = _size_of(launch, name, hints)
         value = size_with(None)
@@ -98,7 +106,7 @@ def _points(
                 continue
             if factor > 1 and copies_of(kernel.body, kernel, values | step) > MOST_WRITTEN_OUT:
                 continue  # it would be compiled for longer than the rest of the round takes
-            wide = int(warps * factor)
+            wide = warps and int(warps * factor)
             both: list[Point] = [{**step, "num_warps": wide}] if wide in WARPS else []
             if factor in NEAR:
                 near += [*both, step]
