@@ -194,9 +194,10 @@ class PlainDisplay:
         now, rounds_left = time.time(), run.settings.rounds - record.round
         left = self.activity.left_s(now, rounds_left, run.settings.time_limit_s)
         eta = f", about {clock(left)} left" if left else ""
+        took = self.activity.elapsed_s(now) if record.seconds is None else record.seconds
         self.say(
             f"round {record.round} of {run.settings.rounds}: {won}best {tell(progress(run))} "
-            f"[{clock(self.activity.elapsed_s(now))}{eta}]"
+            f"[{clock(took)}{eta}]"
         )
 
     def _tell_yardsticks(self, run: RunRecord) -> None:

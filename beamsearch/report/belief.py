@@ -7,7 +7,7 @@ from collections import defaultdict
 from beamsearch.records.amounts import amount
 from beamsearch.records.baselines import BASELINES, called
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.verdict import Verdict
+from beamsearch.records.verdict import Verdict, error_in_words
 from beamsearch.report.numbers import of_floor, short_id
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.report.words import spread, timed
@@ -94,6 +94,7 @@ def belief(run: RunData) -> list[str]:
         known = [(name, getattr(run.record.baselines, name)) for name in BASELINES]
         times = [f"{called(name)} {spread(time)}" for name, time in known if time is not None]
         told += [f"As the run began, the baselines took: {', '.join(times)}."] if times else []
+    told += errors(run.examination)
     ties = tied(run)
     told.append(
         f"Within the noise of {run.noise:.0%}, these are as fast as the winner: {', '.join(ties)}."
@@ -103,6 +104,17 @@ def belief(run: RunData) -> list[str]:
     if run.record.floor is not None and run.record.floor.corrected:
         told.append(f"The floor was corrected: {run.record.floor.corrected}.")
     return told
+
+
+def errors(verdict: Verdict) -> list[str]:
+    """How far the results are off; nothing of a verdict that does not say."""
+    if verdict.rms_error is None:
+        return []
+    seen = error_in_words(verdict.rms_error)
+    rule = (
+        "the judge allows 1% in half types and 0.1% in float32, and no element more than five times"
+    )
+    return [f"On the problem's own inputs its errors are {seen}; {rule} that."]
 
 
 def _in_its_round(run: RunData, time: Measurement, its_input: Measurement) -> list[str]:

@@ -127,7 +127,9 @@ def test_a_round_of_before_a_stop_says_nothing_of_the_pace():
     stream = io.StringIO()
     display = PlainDisplay(stream)
     display.run_started(NO_GPU, Path("runs/x"))
-    display.round_ended(ROUND, NO_GPU)  # where a run that goes on stands
+    earlier = ROUND.model_copy(update={"seconds": 65.0})
+    display.round_ended(earlier, NO_GPU)  # where a run that goes on stands
+    assert stream.getvalue().splitlines()[-1].endswith("[1:05]")  # when it ended, not now
     display.round_started(2, PLAN)
     display.round_ended(ROUND.model_copy(update={"round": 2}), NO_GPU)
     assert display.activity.rounds_done == 0  # it may have been the rest of a round

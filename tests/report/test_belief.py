@@ -81,3 +81,10 @@ def test_none_is_said_where_nothing_ties_or_is_left_unchecked():
     }
     told = "No other kernel is within the noise of 1% of the winner."
     assert not belief.tied(run) and told in belief.belief(run)
+
+
+def test_how_far_the_results_are_off_is_told_where_the_verdict_says():
+    verdict = RunData(opened_run(WITH_MODEL)).examination
+    assert belief.errors(verdict) == [], "an old verdict does not say"
+    (told,) = belief.errors(verdict.with_values(rms_error=0.0016))
+    assert "rms 0.16% of the output's standard deviation" in told and "1% in half types" in told
