@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -50,7 +51,7 @@ from beamsearch.run.results import (
     promote,
     round_results,
 )
-from beamsearch.run.settled import next_parents, settled, told_early
+from beamsearch.run.settled import look_closer, next_parents, settled, told_early
 from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import tunings
 from beamsearch.run.worker import Worker
@@ -363,19 +364,24 @@ class Rounds:
         )
         round_results(self.shared.trace, record, by_name, standing.times, self.shared.floor)
         write_record(self.shared.trace.round(number) / "round.json", record)
-
         self.early = ""
         self.shared.observer.round_ended(record, self.progress.save())
 
     def _look_ahead(self, done: list[RoundRecord], plan: Plan) -> None:
         """Confirm the best of a round and profile the parents of the next, which no reflection
         changes: the lane does it while the model is asked, and a run through batch files needs the
-        GPU once a round. What goes wrong here is met where the round is closed."""
+        GPU once a round, the last time included. What goes wrong here is met later."""
         with suppress(BeamsearchError):
             now = settled(self.shared, self.strategy, done, plan, self.interrupted)
             self.early = told_early(self.shared, done, now)
-            if len(done) >= self.limits.rounds or self.shared.settings.llm.run is not None:
-                return  # no round comes, or its parents are the recorded ones
+            best, limits = now.standing.running_best, self._limits()
+            near = distance_to_floor(best.measurement, self.shared.floor) or math.inf
+            if len(done) >= limits.rounds or near <= 1 + limits.floor_margin:
+                if self.mailbox is not None and self.shared.executor.measures:
+                    look_closer(self.shared, done, best, self.interrupted)
+                return
+            if self.shared.settings.llm.run is not None:
+                return  # the parents are the recorded ones
             parents = next_parents(self.shared, self.strategy, len(done) + 1, now)
             begin_profiles(self.shared, parents)
             if self.mailbox is not None:  # it ends here, to go on where there may be no GPU

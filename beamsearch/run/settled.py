@@ -11,8 +11,10 @@ from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import CANDIDATES, read_record, recorded
 from beamsearch.report.numbers import Progress, sign, tell
+from beamsearch.run.confirmation import confirm
 from beamsearch.run.prefetch import begin_profiles
-from beamsearch.run.results import distance_to_floor
+from beamsearch.run.results import distance_to_floor, find_candidate
+from beamsearch.run.winner import examine
 from beamsearch.search import (
     MODELLED_NOISE,
     Plan,
@@ -89,6 +91,17 @@ def next_parents(shared: Shared, strategy: Strategy, number: int, now: Settled) 
         )
     )
     return [now.by_name[name] for name in dict.fromkeys(parents)]
+
+
+def look_closer(
+    shared: Shared, done: list[RoundRecord], best: Candidate, interrupted: StopToken
+) -> None:
+    """What the end of a run does with its winner, while a GPU is at hand: its closer look and its
+    last timing are recorded by its name, and not done again."""
+    if examine(shared.trace, shared.executor, best, interrupted).correct:
+        first = shared.source(find_candidate(done, "r0-s0"))
+        quick = shared.settings.quick
+        confirm(shared.trace, shared.executor, best, first, interrupted, quick=quick)
 
 
 def told_early(shared: Shared, done: list[RoundRecord], now: Settled) -> str:

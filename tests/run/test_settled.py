@@ -9,12 +9,14 @@ from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import Waiting
 from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.problem.problem import read_problem
+from beamsearch.records.job import Comparison, JudgeJob, Judgement
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Outcome
 from beamsearch.run import round as rounds
 from beamsearch.run import run as runner
-from beamsearch.run.settled import Settled, told_early
-from beamsearch.search import Plan, Standing
+from beamsearch.run.settled import Settled, look_closer, told_early
+from beamsearch.run.stop import StopToken
+from beamsearch.search import Limits, Plan, Standing
 from beamsearch.settings import Settings
 from tests.cli.test_display import FLOOR, ROUND, candidate, measured
 from tests.llm.runs import HIDDEN, PROBLEM, requests, response, write_lines
@@ -82,6 +84,57 @@ def test_a_win_that_is_confirmed_before_the_reflections_is_told():
         "round 1 is judged, with a win: best r1-w0-v1 0.5 ms, 4.00x over input, 1.00x the floor, "
         "and 4.00x over r0-s0, timed again beside it"
     )
+
+
+@pytest.mark.parametrize(
+    ("of", "time_ms", "looked"),
+    [(1, 0.9, True), (3, 0.9, False), (3, 0.51, True)],
+    ids=["the last round", "another comes", "near the floor"],
+)
+def test_the_last_look_is_taken_while_the_gpu_is_at_hand(monkeypatch, of, time_ms, looked):
+    win = candidate(Outcome.CORRECT).with_values(measurement=measured(time_ms, "a"))
+    standing = Standing(win, True, win, [win.name], {}, [win.name])
+    done, seen = [ROUND.with_values(round=0)], []
+    for name in ("told_early", "next_parents", "begin_profiles"):
+        monkeypatch.setattr(rounds, name, lambda *_: [])
+    monkeypatch.setattr(rounds, "settled", lambda *_: Settled([win], {}, standing))
+    monkeypatch.setattr(rounds, "look_closer", lambda _, done, best, __: seen.append(best))
+    settings = SimpleNamespace(llm=SimpleNamespace(run=None))
+    executor = RemoteExecutor("NVIDIA H200")
+    run = SimpleNamespace(
+        shared=SimpleNamespace(executor=executor, floor=FLOOR, settings=settings),
+        _limits=lambda: Limits(rounds=of, floor_margin=0.05),
+        **dict.fromkeys(("strategy", "interrupted"), None),
+        mailbox=object(),
+    )
+    rounds.Rounds._look_ahead(run, done * (1 + (of == 1)), Plan(assignments=[]))
+    assert seen == [win] * looked
+
+
+def test_a_look_that_was_taken_is_not_taken_again(tmp_path):
+    trace, win = Trace(tmp_path), candidate(Outcome.CORRECT)
+    first = win.with_values(name="r0-s0")
+    jobs = []
+
+    def run(job):
+        jobs.append(type(job).__name__)
+        if isinstance(job, JudgeJob):
+            return Judgement(verdict=win.verdict, measurement=measured(0.5, "a"))
+        times = {"winner": measured(0.5, "b"), "input": measured(1.0, "b")}
+        return Comparison(measurements=times, failed={}, turns={})
+
+    trace.kernel_source = lambda _: "source"
+    shared = SimpleNamespace(
+        trace=trace,
+        executor=SimpleNamespace(run=run),
+        settings=Settings(quick=True),
+        source=trace.kernel_source,
+    )
+    done = [ROUND.with_values(round=0, candidates=[first])]
+    for _ in range(2):
+        look_closer(shared, done, win, StopToken())
+    assert jobs == ["JudgeJob", "CompareJob"]
+    assert trace.confirmation_file.is_file() and trace.examination(win.name).is_file()
 
 
 def where_there_is_no_gpu(monkeypatch, folder):
