@@ -13,10 +13,17 @@ from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.report.words import spread, timed
 
 
+def _counted(verdict: Verdict) -> tuple[int, int, int]:
+    """Checks that passed, all of them but those that failed and decide nothing, and those."""
+    told = sum(check.reported and not check.passed for check in verdict.checks)
+    return sum(check.passed for check in verdict.checks), len(verdict.checks) - told, told
+
+
 def passed(verdict: Verdict) -> str:
-    """`34 of 34 checks passed`."""
-    count = sum(check.passed for check in verdict.checks)
-    return f"{count} of {amount(len(verdict.checks), 'check')} passed"
+    """`34 of 34 checks passed`; beside them, how many others failed that decide nothing."""
+    count, of, told = _counted(verdict)
+    others = f" ({told} more, failed, decide nothing)" if told else ""
+    return f"{count} of {amount(of, 'check')} passed{others}"
 
 
 def checks(run: RunData) -> str:
@@ -24,8 +31,8 @@ def checks(run: RunData) -> str:
     last, first = run.examination, run.winner.verdict
     if len(last.checks) == len(first.checks):
         return passed(last)
-    own = sum(check.passed for check in first.checks)
-    again = f"{own} of {len(first.checks)}"
+    own, of, _ = _counted(first)
+    again = f"{own} of {of}"
     return f"{passed(last)} in the final examination, which adds to those of its round ({again})"
 
 

@@ -71,6 +71,10 @@ _STYLE: dict[Any, Any] = {
 
 NEAR = 1.06
 """What is within this ratio of the best is drawn once more, larger."""
+MEET = 1.2
+"""Ratio of two lines from which their names do not cover each other."""
+LETTER = 11
+"""Height of a name there, in points."""
 
 
 @dataclass(frozen=True)
@@ -335,24 +339,18 @@ def _best(axes: Axes, run: RunData, places: Sequence[Any]) -> None:
 
 
 def _lines(axes: Axes, run: RunData) -> None:
-    """The baselines and the floor, named at the right edge."""
-    lines = {
-        called(name): (value, f"--c{i}")
-        for i, (name, value) in enumerate(run.baseline_speedups.items())
-    }
-    if run.floor_speedup is not None:
-        lines["floor"] = (run.floor_speedup, "--floor")
-    for name, (value, colour) in lines.items():
+    """The baselines and the floor, named at the right edge, one above the other where they meet."""
+    known = enumerate(run.baseline_speedups.items())
+    lines = [(value, called(name), f"--c{i}") for i, (name, value) in known]
+    lines += [(run.floor_speedup, "floor", "--floor")] if run.floor_speedup is not None else []
+    below, up = 0.0, 0
+    for value, name, colour in sorted(lines):
+        up = up + 1 if value < below * MEET else 0
+        below = value
         axes.axhline(value, color=COLOURS[colour], linewidth=1, linestyle="--")
-        axes.annotate(
-            f" {name} {run.about}{value:.2f}x",
-            (1, value),
-            xycoords=("axes fraction", "data"),
-            color=COLOURS[colour],
-            va="center",
-            fontsize=9,
-            annotation_clip=False,
-        )
+        text, at = f" {name} {run.about}{value:.2f}x", ("axes fraction", "data")
+        label = axes.annotate(text, (1, value), (0, LETTER * up), at, "offset points")
+        label.set(color=COLOURS[colour], va="center", fontsize=9, annotation_clip=False)
 
 
 def _speedups(axes: Axes, run: RunData) -> None:

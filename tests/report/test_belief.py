@@ -88,3 +88,14 @@ def test_how_far_the_results_are_off_is_told_where_the_verdict_says():
     assert belief.errors(verdict) == [], "an old verdict does not say"
     (told,) = belief.errors(verdict.with_values(rms_error=0.0016))
     assert "rms 0.16% of the output's standard deviation" in told and "1% in half types" in told
+
+
+def test_checks_that_decide_nothing_are_counted_apart():
+    verdict = RunData(opened_run(WITH_MODEL)).examination
+    only_told = verdict.checks[0].with_values(passed=False, reported=True)
+    count = sum(check.passed for check in verdict.checks)
+    of = sum(check.passed or not check.reported for check in verdict.checks)
+    more = verdict.with_values(checks=[*verdict.checks, only_told])
+    told = len(more.checks) - of
+    words = f"{count} of {of} checks passed ({told} more, failed, decide nothing)"
+    assert belief.passed(more) == words
