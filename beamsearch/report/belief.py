@@ -41,7 +41,7 @@ def verified(run: RunData) -> list[str]:
     verdict = run.examination
     stages: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for check in verdict.checks:
-        failed = "" if check.passed else "FAILED, which is only reported: "
+        failed = "" if check.passed else "told, decides nothing: "
         stages[str(check.stage)][failed + check.message].append(check.name)
     told = []
     for stage, messages in stages.items():
@@ -101,7 +101,7 @@ def belief(run: RunData) -> list[str]:
         known = [(name, getattr(run.record.baselines, name)) for name in BASELINES]
         times = [f"{called(name)} {spread(time)}" for name, time in known if time is not None]
         told += [f"As the run began, the baselines took: {', '.join(times)}."] if times else []
-    told += errors(run.examination)
+    told += [*errors(run.examination), *_compared_with(run)]
     ties = tied(run)
     told.append(
         f"Within the noise of {run.noise:.0%}, these are as fast as the winner: {', '.join(ties)}."
@@ -110,6 +110,18 @@ def belief(run: RunData) -> list[str]:
     )
     if run.record.floor is not None and run.record.floor.corrected:
         told.append(f"The floor was corrected: {run.record.floor.corrected}.")
+    return told
+
+
+def _compared_with(run: RunData) -> list[str]:
+    """What the baselines and the input kernel are."""
+    dtype = run.record.settings.dtype or run.record.problem_dtype
+    told = [f"The baselines are the reference in {dtype}, on the inputs that the kernels get."]
+    author = run.candidates[INPUT].author
+    if author != "input":
+        told.append(
+            f"The input kernel is a first draft by {author}: a speedup over it says little."
+        )
     return told
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kernel_profiling.compiler.sass import instruction_class
 from kernel_profiling.errors import ReportUnreadable
-from kernel_profiling.ncu.line_counters import annotate
+from kernel_profiling.ncu.line_counters import Instruction, annotate, load_lanes_on
 from kernel_profiling.ncu.metrics import BY_NAME, DERIVED, METRICS
 from kernel_profiling.ncu.report import read_report
 
@@ -167,3 +168,15 @@ def test_reading_and_ranking_is_quick_and_needs_no_torch() -> None:
         check=True,
     )
     assert float(done.stdout) < 2
+
+
+def test_lanes_of_a_copy_that_one_lane_begins_are_not_switched_off() -> None:
+    def of(code: str, lanes: float) -> Instruction:
+        counts = dict.fromkeys(("sectors", "ideal_sectors", "shared_passes", "ideal_shared_passes"))
+        kind = instruction_class(code)
+        return Instruction(code, kind, "k.py", 1, {}, executed=4.0, lanes_on=lanes, **counts)
+
+    masked = of("@P0 LDG.E.128 R4, desc[UR4][R2.64]", 4 * 24.0)
+    copied = of("@P1 UTMALDG.3D [UR8], [UR6]", 4.0)
+    assert load_lanes_on([masked]) == load_lanes_on([masked, copied]) == 24
+    assert load_lanes_on([copied]) is None

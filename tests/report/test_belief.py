@@ -1,7 +1,8 @@
 """Why a number may be believed: what the floor, the cards and the checks are."""
 
 from beamsearch.records.packed import opened_run
-from beamsearch.records.trace import write_record
+from beamsearch.records.round import RoundRecord
+from beamsearch.records.trace import read_record, write_record
 from beamsearch.report import belief
 from beamsearch.report.page import write_report
 from beamsearch.report.run_data import RunData
@@ -99,3 +100,15 @@ def test_checks_that_decide_nothing_are_counted_apart():
     told = len(more.checks) - of
     words = f"{count} of {of} checks passed ({told} more, failed, decide nothing)"
     assert belief.passed(more) == words
+
+
+def test_what_the_number_is_compared_with_is_told(tmp_path):
+    told = "\n".join(belief.belief(RunData(opened_run(WITH_MODEL))))
+    assert "The baselines are the reference in bfloat16" in told and "first draft" not in told
+    trace = copied(WITH_MODEL, tmp_path / "drafted")
+    path = trace.round(0) / "round.json"
+    record = read_record(path, RoundRecord)
+    drafts = [c.with_values(author="some-model") for c in record.candidates]
+    write_record(path, record.with_values(candidates=drafts))
+    told = "\n".join(belief.belief(RunData(trace)))
+    assert "a first draft by some-model: a speedup over it says little" in told

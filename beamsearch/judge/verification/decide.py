@@ -278,7 +278,7 @@ def check_elsewhere(
             log.specialised(Stage.OTHER_SHAPES, item.label, item.form.reason)
             continue
         if item.form.launched != captured.log.launched:
-            others = f"it launches others there: {', '.join(item.form.launched)}"
+            others = f"there it launches {', '.join(item.form.launched)}, not tried on the GPU"
             log.specialised(Stage.OTHER_SHAPES, item.label, others)
             continue
         there, shrunk = sets.at(item.problem), item.label == SHRUNK

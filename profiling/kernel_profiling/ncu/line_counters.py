@@ -185,7 +185,8 @@ def _one_line(
 
 
 def load_lanes_on(instructions: Iterable[Instruction]) -> float | None:
-    """Lanes, of 32, that the masked global loads load for; None where there is no such load."""
+    """Lanes, of 32, that the masked global loads load for; None where there is no such load. Copies
+    of whole blocks are none: one lane begins them."""
     masked = [
         i
         for i in instructions
@@ -193,6 +194,7 @@ def load_lanes_on(instructions: Iterable[Instruction]) -> float | None:
         and i.lanes_on is not None
         and i.kind == "global_load"
         and i.sass.startswith("@")  # a predicate may switch lanes off
+        and not sass.is_bulk_copy(i.sass)
     ]
     return _ratio(_total(i.lanes_on for i in masked), _total(i.executed for i in masked))
 

@@ -56,14 +56,14 @@ def settings_of(source: str, launched: Collection[str] = ()) -> list[list[Result
     """For each kernel that is launched once and not tuned by its author: its settings, one changed
     at a time, the likeliest first. `launched`: the kernels that the call at hand launches, where
     this is known; those for other shapes are left out."""
-    found = {}
-    for kernel, launches in _launched(source):
+    found, known = {}, _launched(source)
+    for kernel, launches in known:
         wanted = not launched or kernel.name in launched
         if wanted and len(launches) == 1 and len(kernel.decorator_list) == 1:
             near, far, stages, registers = _points(launches[0], Hints())
             points = [*near, *stages, *far, *registers]
             found[kernel.name] = _forms(source, kernel.name, points)
-    if len(found) == 1:
+    if len(known) == 1:
         return list(found.values())
     return [[(f"{name}: {what}", form) for what, form in forms] for name, forms in found.items()]
 
