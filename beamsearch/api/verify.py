@@ -175,7 +175,11 @@ def told(judgement: Judgement) -> str:
     for text in ([left_out] if left_out else []) + verdict.not_checked:
         lines.append(f"  -  not checked: {text}")
     if verdict.rms_error is not None:
-        lines.append(f"error on the problem's own inputs: {error_in_words(verdict.rms_error)}")
+        time = judgement.measurement
+        error = error_in_words(
+            verdict.rms_error, measured=time is not None and time.source == "measured"
+        )
+        lines.append(f"error on the problem's own inputs: {error}")
     if verdict.output and not verdict.correct:
         lines.append("the end of what its processes printed:")
         lines += [f"    {line}" for line in verdict.output.rstrip().splitlines()]

@@ -32,5 +32,5 @@ def answers(
     left = f"still open: {', '.join(still_open)}" if still_open else "nothing is open any more"
     typer.echo(f"{count} {replies} taken into {found.file}; {left}")
     if still_open:
-        typer.echo(f"answer the other {len(still_open)} too, or go on in part with:")
+        typer.echo("answer these too, or go on without them:")
     typer.echo(command("resume", run))

@@ -24,10 +24,12 @@ def problems(
     json: JsonOption = False,
 ) -> None:
     """List the problems that come along, or tell of one: shapes, dtype, least bytes, FLOPs."""
-    from beamsearch.errors import ProblemError
+    from beamsearch.errors import ProblemError, UsageError
     from beamsearch.problem.least_work import least_work
     from beamsearch.problem.problem import find_problem, list_problems
 
+    if kernelbench is not None and problem is None:
+        raise UsageError("--kernelbench: name one of its problems, such as level1/43")
     rows: list[dict[str, object]] = []
     names = list_problems() if problem is None else configured(problem)
     for name in names:

@@ -8,10 +8,9 @@ from typing import Any
 
 from beamsearch.errors import Waiting
 from beamsearch.gpu.usage import Usage
+from beamsearch.records.amounts import amount
 from beamsearch.records.job import CompareJob, JudgeJob, ProfileJob, Subject, SweepJob
-
-WINNER = "winner"
-"""How the last timing of a run calls its best kernel."""
+from beamsearch.records.run import WINNER
 
 
 class GpuStep(Waiting):
@@ -45,8 +44,7 @@ class RemoteExecutor:
     def steps(self) -> str:
         """What it was asked for, in brackets: ` (to judge 3 kernels)`."""
         with self._lock:
-            count = len(self._judge)
-            judge = [f"to judge {count} kernel{'s' * (count > 1)}"] if count else []
+            judge = [f"to judge {amount(len(self._judge), 'kernel')}"] if self._judge else []
             told = ", ".join([*judge, *dict.fromkeys(self._others)])
         return f" ({told})" if told else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from beamsearch.records.candidate import Candidate
@@ -42,3 +42,11 @@ def in_turns(trace: Trace, by_name: Mapping[str, Candidate]) -> dict[str, InTurn
             if before and own is not None and own.round == round and own.confirmed_ratio:
                 found[name] = InTurns(time, before, times[before])
     return found
+
+
+def ranked_time(
+    trace: Trace, everyone: Iterable[Candidate], candidate: Candidate
+) -> Measurement | None:
+    """The time that a kernel's ratios rest on: in turns where it was confirmed, else as judged."""
+    turns = in_turns(trace, {c.name: c for c in everyone}).get(candidate.name)
+    return candidate.measurement if turns is None else turns.time

@@ -102,6 +102,10 @@ class Totals(Record):
     """Where the time went, of every process that worked on the run."""
 
 
+WINNER = "winner"
+"""How the last timing of a run calls its best kernel."""
+
+
 class Confirmation(Record):
     """The winner beside the baselines, in one visit, interleaved."""
 

@@ -92,8 +92,8 @@ class Verdict(Record):
     """Kernels that a correct one launches at the true shapes; none where that is not known."""
     rms_error: float | None = None
     """Root mean square of a correct one's errors on the first of the problem's own inputs, as a
-    share of the output's standard deviation; of several outputs the largest. None of one judged
-    before this was recorded."""
+    share of the output's standard deviation; of several outputs the largest. Without a GPU at
+    smaller shapes, where sums are shorter. None of one judged before this was recorded."""
 
     @model_validator(mode="after")
     def _failure_has_reason(self) -> "Verdict":
@@ -114,9 +114,10 @@ class Verdict(Record):
         return self.outcome is Outcome.CORRECT
 
 
-def error_in_words(rms_error: float) -> str:
-    """Of `Verdict.rms_error`."""
-    return f"rms {100 * rms_error:.2g}% of the output's standard deviation"
+def error_in_words(rms_error: float, *, measured: bool) -> str:
+    """Of `Verdict.rms_error`; `measured`: on a GPU, at the true shapes."""
+    where = "" if measured else ", at smaller shapes"
+    return f"rms {100 * rms_error:.2g}% of the output's standard deviation{where}"
 
 
 def same_code(twin: str) -> str:

@@ -22,14 +22,14 @@ def _counted(verdict: Verdict) -> tuple[int, int, int]:
 def passed(verdict: Verdict) -> str:
     """`34 of 34 checks passed`; beside them, how many others failed that decide nothing."""
     count, of, told = _counted(verdict)
-    others = f" ({told} more, failed, decide nothing)" if told else ""
+    others = f" ({told} others failed; they decide nothing)" if told else ""
     return f"{count} of {amount(of, 'check')} passed{others}"
 
 
 def checks(run: RunData) -> str:
     """How many of the winner's checks passed, and what the last look at it added."""
     last, first = run.examination, run.winner.verdict
-    if len(last.checks) == len(first.checks):
+    if len(last.checks) <= len(first.checks):
         return passed(last)
     own, of, _ = _counted(first)
     again = f"{own} of {of}"
@@ -101,7 +101,7 @@ def belief(run: RunData) -> list[str]:
         known = [(name, getattr(run.record.baselines, name)) for name in BASELINES]
         times = [f"{called(name)} {spread(time)}" for name, time in known if time is not None]
         told += [f"As the run began, the baselines took: {', '.join(times)}."] if times else []
-    told += [*errors(run.examination), *_compared_with(run)]
+    told += [*errors(run.examination, measured=not run.modelled), *_compared_with(run)]
     ties = tied(run)
     told.append(
         f"Within the noise of {run.noise:.0%}, these are as fast as the winner: {', '.join(ties)}."
@@ -125,11 +125,11 @@ def _compared_with(run: RunData) -> list[str]:
     return told
 
 
-def errors(verdict: Verdict) -> list[str]:
+def errors(verdict: Verdict, *, measured: bool) -> list[str]:
     """How far the results are off; nothing of a verdict that does not say."""
     if verdict.rms_error is None:
         return []
-    seen = error_in_words(verdict.rms_error)
+    seen = error_in_words(verdict.rms_error, measured=measured)
     rule = (
         "the judge allows 1% in half types and 0.1% in float32, and no element more than five times"
     )
@@ -138,7 +138,7 @@ def errors(verdict: Verdict) -> list[str]:
 
 def _in_its_round(run: RunData, time: Measurement, its_input: Measurement) -> list[str]:
     """The winner's time in its round beside its last one, where that was another visit."""
-    own = run.winner.measurement
+    own = run.ranked_time(run.winner)
     if own is None or own.visit == time.visit:
         return []
     told = f"In its round it took {timed(run, run.winner)}. That was another visit"
@@ -149,7 +149,7 @@ def _in_its_round(run: RunData, time: Measurement, its_input: Measurement) -> li
     if then := run.times.get(run.winner.name):
         now = its_input.time_ms / time.time_ms
         told += f"; over the input kernel {1 / then:.3f}x then, {now:.3f}x now"
-    multiples = [of_floor(m, run.record) for m in (run.ranked_time(run.winner), time)]
+    multiples = [of_floor(m, run.record) for m in (own, time)]
     if multiples[0] is not None and multiples[1] is not None:
         told += f"; {multiples[0]:.2f} times the floor then, {multiples[1]:.2f} times now"
     return [f"{told}."]

@@ -45,7 +45,7 @@ def counters(before: Profile | None, after: Profile | None) -> list[Row]:
     for name in OF_LAUNCH:
         pair = [getattr(launch, name) if launch else None for launch in largest]
         rows += _row(name.replace("_", " "), "of the largest launch", pair)
-    has_matrix = any(launch and launch.matrix_instructions for launch in largest)
+    has_matrix = any(launch and launch.matrix_instructions != 0 for launch in largest)
     for metric in METRICS:
         pair = [launch.metrics.get(metric.name) if launch else None for launch in largest]
         is_small = metric.unit == "%" and all((value or 0) < LEAST_SHARE for value in pair)

@@ -294,11 +294,12 @@ def several(number: int, runs: Sequence[tuple[str, RunData]]) -> Plot:
 
 def _candidates(axes: Axes, run: RunData, places: Sequence[tuple[float, Candidate]]) -> None:
     points = [(place, 1 / run.times[c.name], c) for place, c in places]
+    ranked = [(place, speedup, run.ranked_time(c)) for place, speedup, c in points]
     bars = [
-        (place, speedup * c.measurement.time_ms / end)
-        for place, speedup, c in points
-        if c.measurement and c.measurement.p20_ms and c.measurement.p80_ms
-        for end in (c.measurement.p80_ms, c.measurement.p20_ms)
+        (place, speedup * time.time_ms / end)
+        for place, speedup, time in ranked
+        if time and time.p20_ms and time.p80_ms
+        for end in (time.p80_ms, time.p20_ms)
     ]
     axes.vlines(
         [place for place, _ in bars[::2]],

@@ -26,6 +26,8 @@ from kernel_profiling.findings.findings import find
 from kernel_profiling.profile import Finding, Profile
 
 INPUT = "r0-s0"
+LEAST_END_S = 5.0
+"""A closer look and a timing beside the baselines take longer."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,13 @@ class RunData:
 
     @property
     def after_rounds_s(self) -> float | None:
-        """Seconds between the last round and the end of the run; None where it has not ended, or
-        rounds did not keep when they did."""
+        """Seconds between the last round and the end of the run; None where it has not ended,
+        rounds did not keep when they did, or the end was taken within the last round."""
         last = self.rounds[-1].seconds
         if last is None or self.record.confirmation is None or self.record.status != "finished":
             return None
-        return max(0.0, self.record.totals.seconds - last)
+        after = self.record.totals.seconds - last
+        return after if after >= LEAST_END_S else None
 
     @property
     def winner(self) -> Candidate:

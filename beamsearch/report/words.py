@@ -51,7 +51,10 @@ def headline(run: RunData) -> list[tuple[str, str]]:
     over = {called(name): now.over[name] for name in BASELINES if name in now.over}
     if now.over_input is not None:
         over["the input kernel"] = now.over_input
-    told = [(f"{about}{value:.2f}x", f"faster than {name}") for name, value in over.items()]
+    told = []
+    for name, value in over.items():
+        than, times = ("faster", value) if round(value, 2) >= 1 else ("slower", 1 / value)
+        told.append((f"{about}{times:.2f}x", f"{than} than {name}"))
     if now.of_floor is not None:
         told.append((f"{about}{now.of_floor:.2f}x", "the time of the floor"))
     return told
@@ -191,7 +194,8 @@ def tuned(run: RunData) -> str:
     """What tuning came to."""
     totals = run.record.totals.tuning
     if totals is None:
-        return "nothing" if run.record.settings.tune else "nothing (switched off)"
+        is_on = run.record.settings.configurations(not run.modelled)
+        return "nothing" if is_on else "nothing (switched off)"
     gained = "nothing gained"
     if totals.best_gain is not None:
         gained = f"{totals.gains} gained, at best {totals.best_gain:.2f}x"

@@ -8,7 +8,7 @@ from beamsearch.records.baselines import Baselines, baseline_subjects
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, Subject
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.run import Confirmation
+from beamsearch.records.run import WINNER, Confirmation
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.run.stop import StopToken
 from beamsearch.search import is_win
@@ -31,21 +31,21 @@ def confirm(
     if path.is_file() and read_record(path, Confirmation).name == best.name:
         return read_record(path, Confirmation)
     subjects = [
-        Subject(name="winner", source=trace.kernel_source(best)),
+        Subject(name=WINNER, source=trace.kernel_source(best)),
         Subject(name="input", source=first_source),
         *baseline_subjects(quick=quick),
     ]
     comparison = executor.run(CompareJob(subjects=subjects))
     stop.check()
     measured = comparison.measurements
-    for name in ("winner", "input"):
+    for name in (WINNER, "input"):
         if name not in measured:
             raise BeamsearchError(
                 f"the {name} kernel could not be timed again: {comparison.failed.get(name)}"
             )
     baselines = Baselines.of(comparison, anchor="input")
     record = Confirmation(
-        name=best.name, winner=measured["winner"], input=measured["input"], baselines=baselines
+        name=best.name, winner=measured[WINNER], input=measured["input"], baselines=baselines
     )
     write_record(path, record)
     return record

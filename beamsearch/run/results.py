@@ -9,7 +9,7 @@ from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.llm.costs import asked
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
-from beamsearch.records.ratios import in_turns
+from beamsearch.records.ratios import ranked_time
 from beamsearch.records.round import BenchmarkResults, Result, RoundRecord, tuning_gain
 from beamsearch.records.run import RoundSummary, Totals
 from beamsearch.records.trace import WORKER_FILES, Trace, read_record, write_record, write_text
@@ -80,7 +80,6 @@ def summarise(
 ) -> tuple[list[RoundSummary], str | None]:
     """Every round in one line, and the name of the running best."""
     by_name = {c.name: c for record in rounds for c in record.candidates}
-    again = in_turns(trace, by_name)
     summaries = []
     for record in rounds:
         best = by_name[record.running_best]
@@ -88,7 +87,7 @@ def summarise(
             RoundSummary(
                 round=record.round,
                 best=best.name,
-                best_time=again[best.name].time if best.name in again else best.measurement,
+                best_time=ranked_time(trace, by_name.values(), best),
                 speedup=1 / times[best.name],
                 correct=sum(c.verdict.correct for c in record.candidates),
                 candidates=len(record.candidates),
@@ -163,7 +162,7 @@ def round_results(
     folder = trace.worker(record.round, record.best_worker)
     own = read_record(folder / "benchmark_results.json", BenchmarkResults)
     running = everyone[record.running_best]
-    time = running.measurement
+    time = ranked_time(trace, everyone.values(), running)
     results = own.with_values(
         results=[_result(c, times) for c in record.candidates],
         running_best=running.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,9 +18,10 @@ from beamsearch.errors import (
     Waiting,
 )
 from beamsearch.llm.batch_files import FIRST, Mailbox
+from beamsearch.records.amounts import amount
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.packed import opened_run
-from beamsearch.records.ratios import comparable_times
+from beamsearch.records.ratios import comparable_times, ranked_time
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
@@ -51,7 +51,7 @@ from beamsearch.run.results import (
     promote,
     round_results,
 )
-from beamsearch.run.settled import look_closer, next_parents, settled, told_early
+from beamsearch.run.settled import look_ahead, settled, told_early
 from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import tunings
 from beamsearch.run.worker import Worker
@@ -70,13 +70,14 @@ def hand_over(mailbox: Mailbox) -> Waiting:
     """Leave the unanswered questions as files; what to raise then."""
     files, requests, number = mailbox.hand_over()
     told = (
-        f"waits for the answers to {requests} requests in {' and '.join(files)} "
+        f"waits for the answers to {amount(requests, 'request')} in {' and '.join(files)} "
         f"(hand-over {number}): put them into the run's folder as {mailbox.next_file}"
     )
     if mailbox.next_file != FIRST:
         told += ", beside the files there, which may stay"
     if strangers := mailbox.strangers():
-        told += f" ({strangers} lines of the responses there answer no question of this run)"
+        lines = amount(strangers, "line")
+        told += f" ({lines} of the responses there answer no question of this run)"
     return Waiting(told)
 
 
@@ -148,7 +149,9 @@ class Rounds:
                 variants=self.shared.settings.variants,
                 speedup=1 / comparable_times(self.shared.trace, everyone)[best.name],
                 modelled=not self.shared.executor.measures,
-                multiple_of_floor=distance_to_floor(best.measurement, self.shared.floor),
+                multiple_of_floor=distance_to_floor(
+                    ranked_time(self.shared.trace, everyone, best), self.shared.floor
+                ),
                 out_of_time=self.progress.is_out_of_time(),
             )
             if reason is not None and self._is_begun_ahead(done):
@@ -374,19 +377,9 @@ class Rounds:
         with suppress(BeamsearchError):
             now = settled(self.shared, self.strategy, done, plan, self.interrupted)
             self.early = told_early(self.shared, done, now)
-            best, limits = now.standing.running_best, self._limits()
-            near = distance_to_floor(best.measurement, self.shared.floor) or math.inf
-            if len(done) >= limits.rounds or near <= 1 + limits.floor_margin:
-                if self.mailbox is not None and self.shared.executor.measures:
-                    look_closer(self.shared, done, best, self.interrupted)
-                return
-            if self.shared.settings.llm.run is not None:
-                return  # the parents are the recorded ones
-            parents = next_parents(self.shared, self.strategy, len(done) + 1, now)
-            begin_profiles(self.shared, parents)
-            if self.mailbox is not None:  # it ends here, to go on where there may be no GPU
-                for candidate in parents:
-                    self.shared.profile(candidate)
+            leaves = self.mailbox is not None  # it ends here, to go on where there may be no GPU
+            given = (self.strategy, done, now, self._limits(), self.interrupted)
+            look_ahead(self.shared, *given, leaves=leaves)
 
     def _differences(self, number: int, candidates: list[Candidate]) -> dict[str, float | None]:
         """How different the round's plans are, and the kernels written for them."""

@@ -70,6 +70,10 @@ class FirstRound:
             if mailbox is None:
                 raise
             raise hand_over(mailbox) from error
+        except Waiting:
+            if mailbox is not None:
+                mailbox.hand_over()  # what is answered is asked no more
+            raise
         except OutOfBudget as error:
             raise Waiting(
                 f"{error}, and no first kernel is correct yet: waits for a larger limit"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import CompareJob, Comparison, Subject
-from beamsearch.records.ratios import comparable_times
+from beamsearch.records.ratios import comparable_times, ranked_time
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import CANDIDATES, read_record, recorded
 from beamsearch.report.numbers import Progress, sign, tell
@@ -17,6 +17,7 @@ from beamsearch.run.results import distance_to_floor, find_candidate
 from beamsearch.run.winner import examine
 from beamsearch.search import (
     MODELLED_NOISE,
+    Limits,
     Plan,
     Standing,
     State,
@@ -93,11 +94,39 @@ def next_parents(shared: Shared, strategy: Strategy, number: int, now: Settled) 
     return [now.by_name[name] for name in dict.fromkeys(parents)]
 
 
+def look_ahead(
+    shared: Shared,
+    strategy: Strategy,
+    done: list[RoundRecord],
+    now: Settled,
+    limits: Limits,
+    interrupted: StopToken,
+    *,
+    leaves: bool,
+) -> None:
+    """Profile the parents of the next round, while the model is asked. Where the run `leaves` the
+    GPU, wait for that and for all else that its end, or the round's, does on one."""
+    standing, best = now.standing, now.standing.running_best
+    if leaves and standing.best is not None:
+        shared.profile(standing.best)
+    time = ranked_time(shared.trace, now.by_name.values(), best)
+    if len(done) >= limits.rounds or limits.is_near(distance_to_floor(time, shared.floor)):
+        if leaves and shared.executor.measures:
+            look_closer(shared, done, best, interrupted)
+        return
+    if shared.settings.llm.run is not None:
+        return  # the parents are the recorded ones
+    parents = next_parents(shared, strategy, len(done) + 1, now)
+    begin_profiles(shared, parents)
+    for candidate in parents if leaves else []:
+        shared.profile(candidate)
+
+
 def look_closer(
     shared: Shared, done: list[RoundRecord], best: Candidate, interrupted: StopToken
 ) -> None:
-    """What the end of a run does with its winner, while a GPU is at hand: its closer look and its
-    last timing are recorded by its name, and not done again."""
+    """What the end of a run does with its winner: its closer look and its last timing are recorded
+    by its name, and not done again."""
     if examine(shared.trace, shared.executor, best, interrupted).correct:
         first = shared.source(find_candidate(done, "r0-s0"))
         quick = shared.settings.quick
@@ -109,8 +138,9 @@ def told_early(shared: Shared, done: list[RoundRecord], now: Settled) -> str:
     standing, before = now.standing, done[-1].running_best
     best, times = standing.running_best, standing.times
     kind = "win" if shared.executor.measures else "modelled win"
-    multiple = distance_to_floor(best.measurement, shared.floor)
-    told = tell(Progress(best.name, best.measurement, 1 / times[best.name], {}, multiple))
+    time = ranked_time(shared.trace, now.by_name.values(), best)
+    multiple = distance_to_floor(time, shared.floor)
+    told = tell(Progress(best.name, time, 1 / times[best.name], {}, multiple))
     if not standing.win:
         return f"round {len(done)} is judged, without a {kind}: the best is still {told}"
     again = f", and {sign(best.measurement)}{times[before] / times[best.name]:.2f}x over {before}"

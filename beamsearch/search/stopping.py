@@ -29,6 +29,11 @@ class Limits(Record):
     quiet: bool = True
     """Whether rounds in which nothing new was proposed end the run."""
 
+    def is_near(self, multiple_of_floor: float | None) -> bool:
+        """Whether a confirmed time is as near the floor as ends a run."""
+        within = multiple_of_floor is not None and multiple_of_floor <= 1 + self.floor_margin
+        return self.floor_margin > 0 and within
+
     def workers(self, rounds: Sequence[RoundRecord], workers: int, variants: int) -> int:
         """How many workers of the next round may start without passing the limit of candidates,
         repairs aside: how many these will be is not known."""
@@ -61,9 +66,7 @@ def stop_reason(
     tilde = "~" if modelled else ""
     reasons: list[tuple[bool, str]] = [
         (
-            limits.floor_margin > 0
-            and multiple_of_floor is not None
-            and multiple_of_floor <= 1 + limits.floor_margin,
+            limits.is_near(multiple_of_floor),
             f"within {limits.floor_margin:.0%} of the floor "
             f"({tilde}{multiple_of_floor or 0:.2f} times; "
             "--floor-margin)",

@@ -77,6 +77,8 @@ def test_problems_tells_of_one_by_its_name():
     assert unknown.returncode != 0
     assert "no problem, folder or file called 'softmx'" in unknown.stderr
     assert "Traceback" not in unknown.stderr
+    whole = beamsearch("problems", "--kernelbench", "somewhere")
+    assert whole.returncode == 2 and "name one of its problems" in whole.stderr
 
 
 def test_output_into_a_closed_pipe_is_quiet():

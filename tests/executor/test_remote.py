@@ -3,9 +3,10 @@
 import pytest
 
 from beamsearch.errors import Waiting
-from beamsearch.executor.remote import WINNER, RemoteExecutor
+from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.records.baselines import baseline_subjects
 from beamsearch.records.job import CompareJob, JudgeJob, ProfileJob, Subject
+from beamsearch.records.run import WINNER
 
 
 def kernel(name):

@@ -86,8 +86,8 @@ def test_none_is_said_where_nothing_ties_or_is_left_unchecked():
 
 def test_how_far_the_results_are_off_is_told_where_the_verdict_says():
     verdict = RunData(opened_run(WITH_MODEL)).examination
-    assert belief.errors(verdict) == [], "an old verdict does not say"
-    (told,) = belief.errors(verdict.with_values(rms_error=0.0016))
+    assert belief.errors(verdict, measured=True) == [], "an old verdict does not say"
+    (told,) = belief.errors(verdict.with_values(rms_error=0.0016), measured=True)
     assert "rms 0.16% of the output's standard deviation" in told and "1% in half types" in told
 
 
@@ -98,7 +98,7 @@ def test_checks_that_decide_nothing_are_counted_apart():
     of = sum(check.passed or not check.reported for check in verdict.checks)
     more = verdict.with_values(checks=[*verdict.checks, only_told])
     told = len(more.checks) - of
-    words = f"{count} of {of} checks passed ({told} more, failed, decide nothing)"
+    words = f"{count} of {of} checks passed ({told} others failed; they decide nothing)"
     assert belief.passed(more) == words
 
 

@@ -28,6 +28,9 @@ def test_matrix_units_are_told_of_where_a_matrix_instruction_ran():
     assert "matrix busy" not in names(profile(matrix_busy=3.0), profile(matrix_busy=8.0))
     found = names(profile(matrix_busy=3.0), profile(matrix=64, matrix_busy=8.0))
     assert "matrix busy" in found and "matrix instructions" in found
+    unknown = profile(matrix_busy=60.0)
+    launch = unknown.launches[0].with_values(matrix_instructions=None)
+    assert "matrix busy" in names(None, unknown.with_values(launches=[launch]))
 
 
 def test_less_than_the_least_bytes_has_a_reason():

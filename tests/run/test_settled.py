@@ -14,6 +14,7 @@ from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Outcome
 from beamsearch.run import round as rounds
 from beamsearch.run import run as runner
+from beamsearch.run import settled as settle
 from beamsearch.run.settled import Settled, look_closer, told_early
 from beamsearch.run.stop import StopToken
 from beamsearch.search import Limits, Plan, Standing
@@ -30,10 +31,10 @@ def test_through_batch_files_nothing_but_questions_is_left_when_reflections_are_
     for name in HIDDEN:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    settle, settled = rounds.settled, []
+    original, settled = rounds.settled, []
 
     def spy(*given):
-        found = settle(*given)
+        found = original(*given)
         settled.append(len(found.candidates))
         return found
 
@@ -75,10 +76,11 @@ def test_through_batch_files_nothing_but_questions_is_left_when_reflections_are_
     assert parents <= profiled["r1", "reflection"]
 
 
-def test_a_win_that_is_confirmed_before_the_reflections_is_told():
+def test_a_win_that_is_confirmed_before_the_reflections_is_told(tmp_path):
     win = candidate(Outcome.CORRECT).with_values(measurement=measured(0.5, "a"))
     standing = Standing(win, True, win, [win.name], {"r0-s0": 1.0, "r1-w0-v1": 0.25}, [win.name])
-    shared = SimpleNamespace(executor=RemoteExecutor("NVIDIA H200"), floor=FLOOR)
+    executor = RemoteExecutor("NVIDIA H200")
+    shared = SimpleNamespace(executor=executor, floor=FLOOR, trace=Trace(tmp_path))
     before = [ROUND.with_values(round=0, running_best="r0-s0")]
     assert told_early(shared, before, Settled([win], {}, standing)) == (
         "round 1 is judged, with a win: best r1-w0-v1 0.5 ms, 4.00x over input, 1.00x the floor, "
@@ -87,28 +89,38 @@ def test_a_win_that_is_confirmed_before_the_reflections_is_told():
 
 
 @pytest.mark.parametrize(
-    ("of", "time_ms", "looked"),
-    [(1, 0.9, True), (3, 0.9, False), (3, 0.51, True)],
-    ids=["the last round", "another comes", "near the floor"],
+    ("of", "time_ms", "margin", "leaves", "looked"),
+    [
+        (1, 0.9, 0.05, True, True),
+        (1, 0.9, 0.05, False, False),
+        (2, 0.9, 0.05, True, False),
+        (2, 0.51, 0.05, True, True),
+        (2, 0.49, 0.0, True, False),
+    ],
+    ids=["the last round", "one that stays", "another comes", "near the floor", "no margin"],
 )
-def test_the_last_look_is_taken_while_the_gpu_is_at_hand(monkeypatch, of, time_ms, looked):
+def test_the_last_look_is_taken_while_the_gpu_is_at_hand(
+    monkeypatch, tmp_path, of, time_ms, margin, leaves, looked
+):
     win = candidate(Outcome.CORRECT).with_values(measurement=measured(time_ms, "a"))
     standing = Standing(win, True, win, [win.name], {}, [win.name])
-    done, seen = [ROUND.with_values(round=0)], []
-    for name in ("told_early", "next_parents", "begin_profiles"):
-        monkeypatch.setattr(rounds, name, lambda *_: [])
-    monkeypatch.setattr(rounds, "settled", lambda *_: Settled([win], {}, standing))
-    monkeypatch.setattr(rounds, "look_closer", lambda _, done, best, __: seen.append(best))
-    settings = SimpleNamespace(llm=SimpleNamespace(run=None))
-    executor = RemoteExecutor("NVIDIA H200")
-    run = SimpleNamespace(
-        shared=SimpleNamespace(executor=executor, floor=FLOOR, settings=settings),
-        _limits=lambda: Limits(rounds=of, floor_margin=0.05),
-        **dict.fromkeys(("strategy", "interrupted"), None),
-        mailbox=object(),
+    seen, profiled = [], []
+    monkeypatch.setattr(settle, "next_parents", lambda *_: [win])
+    monkeypatch.setattr(settle, "begin_profiles", lambda *_: None)
+    monkeypatch.setattr(settle, "look_closer", lambda _, done, best, __: seen.append(best))
+    shared = SimpleNamespace(
+        executor=RemoteExecutor("NVIDIA H200"),
+        floor=FLOOR,
+        trace=Trace(tmp_path),
+        settings=SimpleNamespace(llm=SimpleNamespace(run=None)),
+        profile=profiled.append,
     )
-    rounds.Rounds._look_ahead(run, done * (1 + (of == 1)), Plan(assignments=[]))
+    done, limits = [ROUND.with_values(round=0)], Limits(rounds=of, floor_margin=margin)
+    now = Settled([win], {win.name: win}, standing)
+    settle.look_ahead(shared, None, done, now, limits, StopToken(), leaves=leaves)
     assert seen == [win] * looked
+    # The round's best, without which no round is closed, and who comes next
+    assert profiled == [win] * (leaves * (1 + (not looked)))
 
 
 def test_a_look_that_was_taken_is_not_taken_again(tmp_path):

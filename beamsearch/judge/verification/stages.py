@@ -74,7 +74,8 @@ class Compared(NamedTuple):
 def tell_right(log: Log, stage: Stage, name: str, handout: Handout, found: Compared) -> None:
     """Note that results on a set are right; of the first of the problem's own, by how much."""
     log.passed(stage, name, f"right on {shapes(handout)}{found.excused}")
-    if handout.of.label == FIRST_OWN and stage in (Stage.SMOKE, Stage.TRUE_SHAPES):
+    own = handout.of
+    if own.label == FIRST_OWN and own.proves and stage in (Stage.SMOKE, Stage.TRUE_SHAPES):
         log.rms_error = found.rms_error
 
 

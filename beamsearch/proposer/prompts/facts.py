@@ -114,7 +114,9 @@ def standing(question: Question | FirstQuestion) -> list[str]:
             distance = f"Distance: {tilde(time)}{times:.3g} times the floor."
         lines.insert(1, distance)
     if question.parent_error is not None:
-        lines.append(f"Error on the problem's own inputs: {error_in_words(question.parent_error)}.")
+        measured = question.profile.source == "ncu"
+        error = error_in_words(question.parent_error, measured=measured)
+        lines.append(f"Error on the problem's own inputs: {error}.")
     found = profiled(question.profile, floor)
     return [_time(time), *lines, *(_for_reader(question, line) for line in found)]
 
