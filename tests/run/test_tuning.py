@@ -54,6 +54,9 @@ def test_every_kernel_of_a_call_has_its_turn():
     assert [form.split(":")[0] for form in forms] == ["scale_kernel", "other_kernel"] * 2
     # Of one that is there for other shapes, no form is another kernel at these
     assert list(forms_of(both, 4, ["scale_kernel"])) == list(forms_of(SCALE_KERNEL, 4))
+    # Where one is tuned by its author, the form of the other still says which it is of
+    tuned = both.replace("@triton.jit", "@triton.autotune([], key=[])\n@triton.jit", 1)
+    assert {form.split(":")[0] for form in forms_of(tuned, 4)} == {"other_kernel"}
 
 
 def measured(ms):

@@ -8,9 +8,7 @@ from beamsearch.judge.sandbox.harness import describe_error
 
 
 def test_a_traceback_holds_the_kernels_lines_and_where_it_ended(capsys):
-    source = (
-        "import json\ndef outer():\n    return inner()\ndef inner():\n    return json.loads('{')\n"
-    )
+    source = "def outer():\n    return inner()\ndef inner():\n    return json.loads('{')\n"
     made: dict = {"json": json}
     exec(compile(source, "kernel.py", "exec"), made)
     try:

@@ -54,16 +54,16 @@ def apply(source: str, hints: Hints) -> list[Result]:
 
 def settings_of(source: str, launched: Collection[str] = ()) -> list[list[Result]]:
     """For each kernel that is launched once and not tuned by its author: its settings, one changed
-    at a time, the likeliest first. `launched`: the kernels that the call at hand launches, where
-    this is known; those for other shapes are left out."""
-    found, known = {}, _launched(source)
-    for kernel, launches in known:
-        wanted = not launched or kernel.name in launched
-        if wanted and len(launches) == 1 and len(kernel.decorator_list) == 1:
+    at a time, the likeliest first; with its name, where the call launches others too. `launched`:
+    the kernels that the call at hand launches, where this is known; others are left out."""
+    found = {}
+    kernels = [item for item in _launched(source) if not launched or item[0].name in launched]
+    for kernel, launches in kernels:
+        if len(launches) == 1 and len(kernel.decorator_list) == 1:
             near, far, stages, registers = _points(launches[0], Hints())
             points = [*near, *stages, *far, *registers]
             found[kernel.name] = _forms(source, kernel.name, points)
-    if len(known) == 1:
+    if len(kernels) == 1:
         return list(found.values())
     return [[(f"{name}: {what}", form) for what, form in forms] for name, forms in found.items()]
 
