@@ -27,10 +27,11 @@ def questions(
     """
     from beamsearch.llm.by_hand import QUESTION, REPLY, write_questions
     from beamsearch.paths import command
+    from beamsearch.records.amounts import amount
 
     folder = run / FOLDER if to is None else to
     names = write_questions(run, folder)
-    typer.echo(f"in {folder}, {len(names)} {'questions' if len(names) > 1 else 'question'}:")
+    typer.echo(f"in {folder}, {amount(len(names), 'question')}:")
     for name in names:
         typer.echo(f"  {name}{QUESTION}")
     typer.echo(f"put each reply beside it, such as {names[0]}{REPLY}; then:")

@@ -94,15 +94,13 @@ def ending(record: RunRecord, trace: Trace, folder: Path) -> list[str]:
     """The best, notes, and what reviews were worth."""
     from beamsearch.cli.display import closing
     from beamsearch.records.amounts import amount
-    from beamsearch.records.ratios import in_turns
+    from beamsearch.records.ratios import ranked_time
     from beamsearch.report.numbers import of_floor
 
     lines = closing(record, folder, told=record.notes)
     by_name = {c.name: c for item in trace.completed_rounds() for c in item.candidates}
-    turns, best = in_turns(trace, by_name), record.best or ""
-    time = turns[best].time if best in turns else None
-    if time is None and best in by_name:
-        time = by_name[best].measurement
+    best = by_name.get(record.best or "")
+    time = ranked_time(trace, by_name.values(), best) if best is not None else None
     if record.confirmation is not None and time is not None:
         multiple = of_floor(time, record)
         floor = f", {multiple:.2f}x the floor" if multiple is not None else ""

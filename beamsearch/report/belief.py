@@ -41,7 +41,8 @@ def verified(run: RunData) -> list[str]:
     verdict = run.examination
     stages: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for check in verdict.checks:
-        failed = "" if check.passed else "told, decides nothing: "
+        failed = "told, decides nothing: " if check.reported else "FAILED: "
+        failed = "" if check.passed else failed
         stages[str(check.stage)][failed + check.message].append(check.name)
     told = []
     for stage, messages in stages.items():
@@ -198,8 +199,8 @@ def machine(run: RunData) -> str:
     if not where.gpus:
         return where.gpu
     cards = ", ".join(map(short_id, where.gpus[:8])) + (", …" if len(where.gpus) > 8 else "")
-    kind = "card" if len(where.gpus) == 1 else "cards"
-    return f"{where.gpu}, {len(where.gpus)} {kind} of this model worked on the run ({cards})"
+    count = amount(len(where.gpus), "card")
+    return f"{where.gpu}, {count} of this model worked on the run ({cards})"
 
 
 def state(run: RunData) -> str:

@@ -128,7 +128,7 @@ class Launch(Record):
     metrics: dict[str, float] = {}
     """Curated metrics by the names of `ncu.metrics`; one that is absent is missing."""
     lines: list[LineCounters] = []
-    library_stalls: dict[str, float] = {}
+    inlined_stalls: dict[str, float] = {}
     """Reason -> share of all stalls, of what Triton's own reductions and scans wait for: code that
     is of no line of the kernel's file."""
     rules: list[Rule] = []

@@ -386,7 +386,7 @@ def test_barriers_name_the_lines_that_wait_longest_and_hide_no_other_long_wait()
     barrier = found[FindingKind.SYNCHRONISATION]
     assert barrier.lines == [8, 7, 6, 5, 4]
     assert barrier.evidence[0] == "line 8: 6% of all stalls, at a barrier: dot 8"
-    reduced = launch.with_values(library_stalls={"barrier": 0.25, "memory": 0.1})
+    reduced = launch.with_values(inlined_stalls={"barrier": 0.25, "memory": 0.1})
     found_there = find(profile.with_values(launches=[reduced]), None, 1.0)
     told = next(f for f in found_there if f.kind == FindingKind.SYNCHRONISATION).evidence
     assert told[0] == "inside reductions or scans: 25% of all stalls, at a barrier"

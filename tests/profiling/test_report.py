@@ -85,8 +85,8 @@ def test_what_was_inlined_from_elsewhere_is_not_blamed_on_the_kernels_lines() ->
     assert all("tl.sum" not in line.text for line in launch.lines), "its code is in the library"
     assert sum(line.instruction_share or 0 for line in launch.lines) < 1
     elsewhere = 1 - sum(line.stall_share or 0 for line in launch.lines)
-    assert sum(launch.library_stalls.values()) == pytest.approx(elsewhere, abs=0.002)
-    assert launch.library_stalls["barrier"] > 0
+    assert sum(launch.inlined_stalls.values()) == pytest.approx(elsewhere, abs=0.002)
+    assert launch.inlined_stalls["barrier"] > 0
 
 
 def test_annotated_source_has_numbers_only_where_they_are_known() -> None:

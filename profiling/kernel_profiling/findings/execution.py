@@ -18,7 +18,7 @@ LONG_WAIT = 0.2
 """Share of the time from which a wait is told beside a longer one at barriers."""
 BARRIER_LINES = 5
 """Lines with most of the wait at barriers."""
-LIBRARY_STALLS = 0.01
+INLINED_STALLS = 0.01
 """Share of the stalls from which what reductions and scans wait for is told."""
 BARRIER_SHARE = 0.1
 """Share of the time at barriers from which they are a finding: a reduction at the end of a block
@@ -180,8 +180,8 @@ def synchronisation(case: Case, launch: Launch, budget: Budget) -> Diagnosis | N
     shares = [(n.stall_reasons.get("barrier", 0) * (n.stall_share or 0), n) for n in launch.lines]
     waits = sorted((pair for pair in shares if pair[0]), key=lambda pair: -pair[0])[:BARRIER_LINES]
     told = [f"line {n.line}: {part:.0%} of all stalls, at a barrier: {n.text}" for part, n in waits]
-    inside = launch.library_stalls.get("barrier", 0.0)
-    if inside >= LIBRARY_STALLS:
+    inside = launch.inlined_stalls.get("barrier", 0.0)
+    if inside >= INLINED_STALLS:
         told.insert(0, f"inside reductions or scans: {inside:.0%} of all stalls, at a barrier")
     return Diagnosis(
         FindingKind.SYNCHRONISATION,

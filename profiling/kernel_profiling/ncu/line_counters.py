@@ -136,7 +136,7 @@ def line_counters(
     ]
 
 
-def library_stalls(instructions: Sequence[Instruction]) -> dict[str, float]:
+def inlined_stalls(instructions: Sequence[Instruction]) -> dict[str, float]:
     """Reason -> share of the launch's stalls that are in Triton's own library: in what it has for
     reductions and scans, which no line of the kernel's file is charged with."""
     all_stalls = sum(sum(i.stalls.values()) for i in instructions)

@@ -15,8 +15,8 @@ from kernel_profiling.errors import NcuFailed, ReportUnreadable
 from kernel_profiling.gpus import SECTOR_BYTES
 from kernel_profiling.ncu.line_counters import (
     Instruction,
+    inlined_stalls,
     kernel_file,
-    library_stalls,
     line_counters,
     load_lanes_on,
     read_instructions,
@@ -154,7 +154,7 @@ def _launch(values: _Values, kernels: Collection[str] | None) -> Launch:
         instruction_mix=dict(mix.most_common()),
         metrics=metrics,
         lines=line_counters(instructions, file, text.splitlines()) if file else [],
-        library_stalls=library_stalls(instructions),
+        inlined_stalls=inlined_stalls(instructions),
         rules=list(_rules(action)),
         fingerprint=_fingerprint(values, instructions) if instructions else None,
     )
