@@ -114,13 +114,13 @@ def test_what_the_number_is_compared_with_is_told(tmp_path):
     assert "a first draft by some-model: a speedup over it says little" in told
 
 
-def test_a_check_that_failed_is_not_said_to_decide_nothing(monkeypatch):
+def test_a_check_that_failed_is_not_said_to_decide_nothing():
     run = RunData(opened_run(WITH_MODEL))
     failed, told = (
         run.examination.checks[0].with_values(name=name, passed=False, reported=reported)
         for name, reported in (("one", False), ("other", True))
     )
     looked = run.examination.model_copy(update={"checks": [failed, told]})
-    monkeypatch.setattr(RunData, "examination", looked)
+    run.examination = looked
     line, *_ = belief.verified(run)
     assert "one (FAILED: " in line and "other (told, decides nothing: " in line
