@@ -6,17 +6,24 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernel_profiling.ncu.metrics import METRICS
-from kernel_profiling.profile import Profile
+from kernel_profiling.profile import Launch, Profile
 
-OF_LAUNCH = (
-    "registers",
-    "spill_bytes",
-    "shared_bytes",
-    "occupancy",
-    "load_bits",
-    "store_bits",
-    "matrix_instructions",
-)
+TRAFFIC = {
+    "dram": "between the L2 and device memory",
+    "l2": "between the SMs and the L2",
+    "l1": "global loads and stores of threads; bulk copies of the copy engine are not in it",
+    "registers": "loaded into registers or copied to shared memory, and stored",
+}
+"""What a call moves at each level."""
+OF_LAUNCH = {
+    "registers": "register: a thread",
+    "spill_bytes": "byte: spilled, a thread",
+    "shared_bytes": "byte: of shared memory, a program",
+    "occupancy": "share: of an SM's warps that fit (0 to 1)",
+    "load_bits": "bit: the widest global load of a thread",
+    "store_bits": "bit: the widest global store of a thread",
+    "matrix_instructions": "instruction: of the matrix units, in the code",
+}
 LEAST_SHARE = 1.0
 """Percent; a share below it in both kernels says nothing of either."""
 
@@ -35,16 +42,13 @@ class Row(NamedTuple):
 def counters(before: Profile | None, after: Profile | None) -> list[Row]:
     """Those of the two kernels' largest launches; traffic is of the whole call."""
     rows = []
-    for level in ("dram", "l2", "l1", "registers"):
+    for level, told in TRAFFIC.items():
         pair = [p.traffic.get(level) if p else None for p in (before, after)]
-        rows += _row(f"traffic at {level}", "byte: moved in the whole call", pair)
-    largest = [
-        max(p.launches, key=lambda launch: launch.share or 0) if p and p.launches else None
-        for p in (before, after)
-    ]
-    for name in OF_LAUNCH:
+        rows += _row(f"traffic at {level}", f"byte: {told}", pair)
+    largest = [_largest(profile) for profile in (before, after)]
+    for name, told in OF_LAUNCH.items():
         pair = [getattr(launch, name) if launch else None for launch in largest]
-        rows += _row(name.replace("_", " "), "of the largest launch", pair)
+        rows += _row(name.replace("_", " "), told, pair)
     has_matrix = any(launch and launch.matrix_instructions != 0 for launch in largest)
     for metric in METRICS:
         pair = [launch.metrics.get(metric.name) if launch else None for launch in largest]
@@ -54,6 +58,22 @@ def counters(before: Profile | None, after: Profile | None) -> list[Row]:
         told = f"{metric.unit}: {metric.meaning}"
         rows += _row(metric.name.replace("_", " "), told, pair)
     return rows
+
+
+def scope(before: Profile | None, after: Profile | None) -> str:
+    """What the rows are counted over, where that is not the same for all of them."""
+    many = [p for p in (before, after) if p and len(p.launches) > 1]
+    if not many:
+        return ""
+    names = [launch.name for p in (before, after) if (launch := _largest(p)) is not None]
+    return "traffic is of the whole call, the rest of its longest launch: " + " and ".join(
+        dict.fromkeys(names)
+    )
+
+
+def _largest(profile: Profile | None) -> Launch | None:
+    launches = profile.launches if profile else []
+    return max(launches, key=lambda launch: launch.share or 0, default=None)
 
 
 def _row(name: str, told: str, pair: Sequence[float | None]) -> list[Row]:

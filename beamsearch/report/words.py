@@ -17,6 +17,10 @@ from beamsearch.records.trace import Trace, read_record
 from beamsearch.report.numbers import clock, progress, sign
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.search.pairs import MODELLED_NOISE, NOISE, paired
+from kernel_profiling.profile import Finding
+
+CLEAR = 1.1
+"""The least bound of a finding by whose coming or going a kernel is told from another."""
 
 
 def spread(time: Measurement | None) -> str:
@@ -234,16 +238,25 @@ def different_words(candidates: Sequence[Candidate]) -> dict[str, str]:
     return told
 
 
+def only_in(some: Sequence[Finding], others: Sequence[Finding]) -> list[str]:
+    """Findings that the others do not have, with their bounds. Smaller ones than `CLEAR` come and
+    go with the threshold that lists them, so they say nothing of a change."""
+    known = {kind for finding in others for kind in (finding.kind, *finding.seen_as)}
+    return [
+        f"{finding.title} (up to {finding.gain_bound:.2f}x)"
+        for finding in some
+        if finding.kind not in known and finding.gain_bound >= CLEAR
+    ]
+
+
 def step(run: RunData, candidate: Candidate) -> dict[str, object]:
     """One step of a lineage: what it changed and what it gained."""
     origin = run.candidates.get(run.origin(candidate) or "")
     gone: list[str] = []
     come: list[str] = []
     if origin is not None and run.profile(origin.name) and run.profile(candidate.name):
-        before = {finding.kind: finding.title for finding in run.findings(origin)}
-        after = {finding.kind: finding.title for finding in run.findings(candidate)}
-        gone = [title for kind, title in before.items() if kind not in after]
-        come = [title for kind, title in after.items() if kind not in before]
+        before, after = run.findings(origin), run.findings(candidate)
+        gone, come = only_in(before, after), only_in(after, before)
     return {
         "candidate": candidate,
         "origin": origin,

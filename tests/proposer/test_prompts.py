@@ -187,7 +187,8 @@ def test_a_long_diff_is_shortened_last():
     prompt = render(question.model_copy(update={"trials": [trial]}))
     assert approximate_tokens(prompt) <= MOST_TOKENS
     assert "50 older attempts" in prompt and "of every diff" in prompt
-    assert "Nothing yet." not in prompt and "Nothing yet." in render(reflection_question())
+    nothing = "Nothing before this round."
+    assert nothing not in prompt and nothing in render(reflection_question())
 
 
 def test_reflection_sees_the_code_the_verdicts_and_what_moved():

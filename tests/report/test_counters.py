@@ -1,6 +1,6 @@
 """Counters that say something, of two kernels."""
 
-from beamsearch.report.counters import below_least, counters
+from beamsearch.report.counters import below_least, counters, scope
 from kernel_profiling.profile import Launch, Profile
 
 
@@ -38,3 +38,15 @@ def test_less_than_the_least_bytes_has_a_reason():
     assert told.startswith("2.126 GB at device memory are less than the least bytes, 2.147 GB: ")
     assert "still in the L2" in told
     assert below_least(profile(dram=2.2e9), 2_147_483_648) == "" == below_least(None, 1)
+
+
+def test_what_is_counted_over_the_call_is_told_from_what_one_launch_did():
+    one = profile()
+    short, long = (
+        one.launches[0].with_values(name=n, share=s) for n, s in (("a", 0.2), ("b", 0.8))
+    )
+    both = one.with_values(launches=[short, long])
+    assert scope(one, one) == "" == scope(None, one)
+    told = "traffic is of the whole call, the rest of its longest launch: "
+    assert scope(None, both) == told + "b"
+    assert scope(one, both) == told + "k and b"

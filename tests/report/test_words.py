@@ -7,6 +7,7 @@ import pytest
 from beamsearch.records.packed import opened_run
 from beamsearch.report import words
 from beamsearch.report.run_data import RunData
+from kernel_profiling.profile import Finding, FindingKind
 from tests.report.made import PLAYBOOK, WITH_MODEL
 
 
@@ -31,3 +32,16 @@ def test_a_winner_that_is_slower_than_a_baseline_is_called_so(times):
     )
     words_of = {of: value for value, of in words.headline(run)}
     assert words_of[f"{'slower' if times < 1 else 'faster'} than max-autotune"] == "2.00x"
+
+
+def test_a_small_finding_does_not_come_or_go_with_its_threshold():
+    def finding(kind: FindingKind, bound: float, *seen_as: FindingKind) -> Finding:
+        told = {"evidence": [], "lines": [], "assumes": "", "advice": ""}
+        return Finding(kind=kind, title=str(kind), gain_bound=bound, seen_as=list(seen_as), **told)
+
+    spills, narrow = FindingKind.SPILLS, FindingKind.NARROW_ACCESS
+    latency, occupancy = FindingKind.LATENCY, FindingKind.OCCUPANCY
+    before = [finding(spills, 1.05), finding(narrow, 1.4), finding(latency, 2.0)]
+    after = [finding(occupancy, 2.0, latency)]
+    assert words.only_in(before, after) == [f"{narrow} (up to 1.40x)"]
+    assert words.only_in(after, before) == [f"{occupancy} (up to 2.00x)"]
