@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beamsearch.cli.display import STOPPING, PlainDisplay, describe_candidate
+from beamsearch.cli.display import STOPPING, PlainDisplay
 from beamsearch.cli.json_lines import JsonLines
 from beamsearch.cli.screen import draw
 from beamsearch.errors import UsageError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
 """What is wider than the terminal thinks is cut there, and moves no other line."""
+DESCRIPTION = 48
+"""Characters of a kernel's description, which stands behind its name and time."""
 REREAD_S = 0.5
 """The trace is read again so often; clocks are drawn more often."""
 
@@ -79,11 +81,13 @@ class Screen:
         """The screen as it is now."""
         from rich.text import Text
 
+        from beamsearch.cli.round_table import candidate_lines
+
         now = self.snapshot()
         if now is None:
             return Text()
         told = [f"note: {text}" for text in self.notes]
-        told += [describe_candidate(candidate) for candidate in now.candidates]
+        told += candidate_lines(now.candidates, DESCRIPTION)
         return draw(now, time.time(), self.console.size, self.word, told)
 
 

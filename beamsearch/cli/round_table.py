@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from beamsearch.cli.account import differences, swept
@@ -11,6 +13,7 @@ from beamsearch.report.numbers import of_floor, sign
 from beamsearch.report.words import beside
 
 if TYPE_CHECKING:
+    from beamsearch.records.candidate import Candidate
     from beamsearch.records.run import RunRecord
     from beamsearch.records.trace import Trace
 
@@ -49,11 +52,19 @@ def table(trace: Trace, record: RunRecord) -> list[str]:
         if seen and visits - seen:
             lines.append("    (another stay on a GPU)")
         seen |= visits
-        texts = distinct([candidate.description for candidate in item.candidates])
-        for candidate, text in zip(item.candidates, texts, strict=True):
-            lines.append(f"    {describe_candidate(candidate, text)}")
+        lines += [f"    {line}" for line in candidate_lines(item.candidates)]
         lines += [f"    {line}" for line in [*beside(trace, item, by_name), *swept(item)]]
         lines += [f"    {line}" for line in differences(item)]
+    return lines
+
+
+def candidate_lines(candidates: Iterable[Candidate], width: int = 70) -> list[str]:
+    """A line each, in order of rounds; descriptions are cut so that those of a round differ."""
+    lines = []
+    for _, group in groupby(candidates, key=lambda candidate: candidate.round):
+        own = list(group)
+        texts = distinct([candidate.description for candidate in own], width)
+        lines += [describe_candidate(*each) for each in zip(own, texts, strict=True)]
     return lines
 
 

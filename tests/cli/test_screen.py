@@ -1,5 +1,6 @@
 """The screen of a run holds what its records say, and fits."""
 
+import io
 import re
 import time
 from dataclasses import replace
@@ -9,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from beamsearch.cli.display import describe_candidate
+from beamsearch.cli.live import Screen
 from beamsearch.cli.screen import draw
 from beamsearch.llm.costs import asked, paid, run_prices
 from beamsearch.records.activity import Activity, Task
@@ -21,6 +23,7 @@ from tests.cli.under_way import before_the_end, worked_on
 
 CLAUDE = ROOT / "artifacts" / "claude"
 RUN = CLAUDE / "43_Max_Pooling_3D"
+PLAYBOOK = next((ROOT / "artifacts" / "playbook").glob("77*"))
 LONGEST = next(CLAUDE.glob("77*"))
 WORD = "Ctrl-C ends it"
 
@@ -50,6 +53,20 @@ def test_it_fills_the_terminal_and_wraps_nowhere(tmp_path, recorded, size):
     assert all(cell_len(row) <= size[0] for row in shown)
     for row in shown:  # only words of others may be shortened
         assert "…" not in row or re.match(r"w\d |r\d|77_conv", row), row
+
+
+def test_kernels_whose_descriptions_begin_alike_are_told_apart(tmp_path):
+    trace = before_the_end(PLAYBOOK, tmp_path / "run")
+    for later in trace.completed_rounds()[2:]:
+        (trace.round(later.round) / "round.json").unlink()
+    alike = trace.round_record(1).candidates
+    texts = {candidate.description for candidate in alike}
+    assert len({text[:70] for text in texts}) < len(texts) == len(alike)
+    with worked_on(trace):
+        shown = Screen(Console(width=80, height=40, file=io.StringIO()), trace, WORD).drawn().plain
+    lines = [line for line in shown.splitlines() if re.match(r"r1-w\d-v\d  ", line)]
+    told = {re.sub(r"^.*?\(", "", line) for line in lines}
+    assert all(cell_len(line) <= 80 for line in lines) and len(told) == len(lines) == len(texts)
 
 
 def test_it_says_what_the_records_say(trace):
