@@ -116,9 +116,10 @@ class Settings(BaseModel):
     """Refuse kernels that do not pass NaN on as the reference does; else it is only reported."""
     quick: bool = False
     """A first look: no max-autotune baseline, and no tuning."""
-    overlap: bool = False
-    """Begin each round beside the one before it, whose results it then cannot see: for models that
-    take minutes to answer, while kernels wait to be judged."""
+    overlap: int = Field(0, ge=0)
+    """Rounds that are begun beside the one before them, whose results they then cannot see: for
+    models that take minutes to answer while kernels wait to be judged, and for several GPUs.
+    Default: 0, each waits for the one before."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """float32, float16, bfloat16 or float64. Default: the problem's own."""
     precision: Precision = "reference"
@@ -274,7 +275,7 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     check_means_something(settings)
     if settings.overlap and settings.model_choice == "bandit":
         raise UsageError(
-            "--overlap begins a round while the one before it goes on, and --model-choice bandit "
+            "--overlap begins rounds while the one before them goes on, and --model-choice bandit "
             "chooses by what that won; leave one of them out"
         )
     if settings.max_candidates is not None and settings.max_candidates < settings.variants:

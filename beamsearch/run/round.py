@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -106,8 +107,8 @@ class Rounds:
         self.mailbox = mailbox
         """The batch files, where questions go through them."""
         settings = shared.settings
-        self.ahead: InFlight | None = None
-        """The round after the one that is waited for, where rounds overlap."""
+        self.ahead: deque[InFlight] = deque()
+        """The rounds after the one that is waited for, where rounds overlap."""
         self.early = ""
         """What a round came to whose kernels are judged and whose end is still to come."""
         self.strategy = STRATEGIES[settings.strategy]
@@ -181,29 +182,33 @@ class Rounds:
     def _is_begun_ahead(self, done: list[RoundRecord]) -> bool:
         """Whether the next round was begun beside the last one, here or before the run stopped."""
         begun = (self.shared.trace.round(len(done)) / PLAN).is_file()
-        return self.shared.settings.overlap and begun and not self.progress.is_out_of_time()
+        overlaps = self.shared.settings.overlap > 0
+        return overlaps and begun and not self.progress.is_out_of_time()
 
     def _round(self, done: list[RoundRecord], *, is_last: bool = False) -> str | None:
-        """One round, and the beginning of the next where they overlap and this is not the last.
-        Which limit cut it short, where one did; it can be resumed."""
-        number = len(done)
-        overlap = self.shared.settings.overlap
-        now = self.ahead or self._begin(done[: max(1, number - overlap)], number)
-        self.ahead = None
-        if overlap and not is_last and number < self.limits.rounds:
-            self.ahead = self._begin(done, number + 1)
+        """One round, and the beginning of those that overlap it unless it is the last. Which limit
+        cut it short, where one did; it can be resumed."""
+        number, overlap = len(done), self.shared.settings.overlap
+        last = number if is_last else min(number + overlap, self.limits.rounds)
+        for begun in range(number + len(self.ahead), max(number, last) + 1):
+            self.ahead.append(self._begin(done[: max(1, begun - overlap)], begun))
+        now = self.ahead.popleft()
         limit = self._work(done, now)
         if limit is None:
             self._close(done, now.plan)
         return limit
 
     def _abandon(self) -> None:
-        """Stop a round that was begun ahead; it is done again when the run goes on."""
-        if self.ahead is not None:
+        """Stop rounds that were begun ahead; they are done again when the run goes on."""
+        if self.ahead:
             self.shared.stop.set()
             give_up = time.monotonic() + STOP_GRACE_S
-            while self.ahead.is_working and time.monotonic() < give_up:
-                self.ahead.wait_a_moment()
+            while (working := self._working_ahead()) and time.monotonic() < give_up:
+                working.wait_a_moment()
+
+    def _working_ahead(self) -> InFlight | None:
+        """A round that was begun ahead and has not ended."""
+        return next((begun for begun in self.ahead if begun.is_working), None)
 
     def _begin(self, done: list[RoundRecord], number: int) -> InFlight:
         """Set a round's workers to work, who see these rounds of the run and no later one."""
@@ -291,8 +296,10 @@ class Rounds:
         out_of_time = False
         looked = not self.shared.proposer.reads_prompts  # who asks no model reflects at once
         give_up: float | None = None
-        while now.is_working or (self.ahead and self.ahead.is_working and (give_up or now.errors)):
-            (now if now.is_working or not self.ahead else self.ahead).wait_a_moment()
+        while working := now if now.is_working else self._working_ahead():
+            if working is not now and not (give_up or now.errors):
+                break
+            working.wait_a_moment()
             out_of_time = out_of_time or self.progress.is_out_of_time()
             if (out_of_time or self.interrupted.is_set()) and give_up is None:
                 self.shared.stop.set()
