@@ -172,7 +172,7 @@ class PlainDisplay:
         told = "; ".join(f"w{a.worker} {a.parent}: {a.direction}" for a in plan.assignments)
         self.say(f"round {round}: {told}" if told else f"round {round}")
 
-    def worker(self, worker: int, doing: str) -> None:
+    def worker(self, worker: int, doing: str, round: int | None = None) -> None:
         """Nothing: a log of every step would hide what matters."""
 
     def candidate(self, candidate: Candidate) -> None:
@@ -181,7 +181,7 @@ class PlainDisplay:
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
         """Print the running best."""
-        self.activity = self.activity.round_ended()
+        self.activity = self.activity.round_ended(record.round)
         self.tell_round(record, run)
 
     def tell_round(self, record: RoundRecord, run: RunRecord) -> None:

@@ -153,14 +153,19 @@ def _sparkline(run: RunRecord, width: int) -> Iterator[tuple[str, str]]:
 
 def _workers(now: Snapshot, at: float, width: int, most: int) -> list[tuple[str, str] | str]:
     """A row a worker: parent, direction, what it does, for how long."""
-    tasks = {task.worker: task for task in now.activity.tasks} if now.activity else {}
-    dealt = {a.worker: (a.parent, str(a.direction)) for a in now.plan}
+    own = now.activity.tasks if now.activity else []
+    tasks = {(task.round or 0, task.worker): task for task in own}
+    dealt = {
+        (number, a.worker): (a.parent, str(a.direction))
+        for number, plan in now.plans.items()
+        for a in plan
+    }
     rows = []
-    for worker in sorted(dealt.keys() | tasks.keys()):
-        parent, direction = dealt.get(worker, ("", ""))
-        task = tasks.get(worker)
+    for number, worker in sorted(dealt.keys() | tasks.keys()):
+        parent, direction = dealt.get((number, worker), ("", ""))
+        task = tasks.get((number, worker))
         lasts = clock(at - task.since) if task and task.doing != "done" else ""
-        name = f"w{worker}" if dealt else ""
+        name = f"r{number}-w{worker}" if len(now.plans) > 1 else f"w{worker}" if dealt else ""
         rows.append((name, parent, direction, lasts, task.doing if task else ""))
     if not rows:
         return []

@@ -103,9 +103,9 @@ def _in_lines(trace: Trace) -> Snapshot:
             tell(record.candidates)
             display.tell_round(record, now.record)
         rounds = len(now.rounds)
-        if now.plan and dealt != rounds:
-            dealt = rounds
-            display.round_started(rounds, Plan(assignments=now.plan))
+        for number in [number for number in now.plans if number > dealt]:
+            dealt = number
+            display.round_started(number, Plan(assignments=now.plans[number]))
         tell(now.under_way)
         if not now.is_worked_on:
             return now

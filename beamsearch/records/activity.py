@@ -9,6 +9,8 @@ class Task(Record):
     worker: int
     doing: str
     since: float
+    round: int | None = None
+    """None before and after the rounds, where worker 0 stands for the run."""
 
 
 class Activity(Record):
@@ -33,22 +35,24 @@ class Activity(Record):
     """Whether somebody asked the run to stop."""
 
     def round_started(self, now: float) -> "Activity":
-        """A round begins."""
+        """A round begins, maybe beside others."""
         is_whole = self.rounds_begun > 0 or not self.seconds_before
         first = self.first_round or (now if is_whole else None)
         begun = self.rounds_begun + 1
-        return self.with_values(first_round=first, round=now, rounds_begun=begun, tasks=[])
+        tasks = [task for task in self.tasks if task.round is not None]
+        return self.with_values(first_round=first, round=now, rounds_begun=begun, tasks=tasks)
 
-    def round_ended(self) -> "Activity":
+    def round_ended(self, number: int) -> "Activity":
         """A round is on disk."""
         done = self.rounds_done + (self.first_round is not None)
-        return self.with_values(rounds_done=done, round=None, tasks=[])
+        tasks = [task for task in self.tasks if task.round is not None and task.round > number]
+        return self.with_values(rounds_done=done, round=None, tasks=tasks)
 
-    def turned_to(self, worker: int, doing: str, now: float) -> "Activity":
-        """A worker does something else."""
-        others = [task for task in self.tasks if task.worker != worker]
-        own = Task(worker=worker, doing=doing, since=now)
-        return self.with_values(tasks=sorted([*others, own], key=lambda task: task.worker))
+    def turned_to(self, round: int | None, worker: int, doing: str, now: float) -> "Activity":
+        """A worker of a round does something else."""
+        others = [task for task in self.tasks if (task.round, task.worker) != (round, worker)]
+        own = Task(round=round, worker=worker, doing=doing, since=now)
+        return self.with_values(tasks=[*others, own])
 
     def elapsed_s(self, now: float) -> float:
         """Seconds the run took so far, in every process."""

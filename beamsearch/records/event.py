@@ -57,6 +57,7 @@ class WorkerTurned(Told):
     """A worker does something else. Before and after the rounds, worker 0 stands for the run."""
 
     event: Literal["worker"] = "worker"
+    round: int | None = None
     worker: int
     doing: str
 

@@ -54,17 +54,17 @@ class ActivityFile:
             self._keep(self._activity.round_started(time.time()))
         self._observer.round_started(round, plan)
 
-    def worker(self, worker: int, doing: str) -> None:
+    def worker(self, worker: int, doing: str, round: int | None = None) -> None:
         with self._lock:
-            self._keep(self._activity.turned_to(worker, doing, time.time()))
-        self._observer.worker(worker, doing)
+            self._keep(self._activity.turned_to(round, worker, doing, time.time()))
+        self._observer.worker(worker, doing, round)
 
     def candidate(self, candidate: Candidate) -> None:
         self._observer.candidate(candidate)
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
         with self._lock:
-            self._keep(self._activity.round_ended())
+            self._keep(self._activity.round_ended(record.round))
         self._observer.round_ended(record, run)
 
     def note(self, text: str) -> None:

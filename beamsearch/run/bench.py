@@ -49,7 +49,7 @@ class Bench:
 
     def doing(self, what: str) -> None:
         self.shared.stop.check()
-        self.shared.observer.worker(self.assignment.worker, what)
+        self.shared.observer.worker(self.worker, what, self.view.number)
 
     def ask(
         self, question: Question, prompt_stem: str, reply_stem: str, read: Callable[[str], T]

@@ -56,14 +56,14 @@ class Events:
         ]
         self._tell(RoundStarted(at=time.time(), round=round, dealt=dealt))
 
-    def worker(self, worker: int, doing: str) -> None:
-        self._tell(WorkerTurned(at=time.time(), worker=worker, doing=doing))
+    def worker(self, worker: int, doing: str, round: int | None = None) -> None:
+        self._tell(WorkerTurned(at=time.time(), round=round, worker=worker, doing=doing))
 
     def candidate(self, candidate: Candidate) -> None:
         self._tell(Judged(at=time.time(), candidate=candidate))
 
     def round_ended(self, record: RoundRecord, run: RunRecord) -> None:
-        self._activity = self._activity.round_ended()
+        self._activity = self._activity.round_ended(record.round)
         now, best = time.time(), progress(run)
         rounds_left = run.settings.rounds - record.round
         over = {} if best.over_input is None else {"input": best.over_input}

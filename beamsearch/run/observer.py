@@ -21,8 +21,8 @@ class Observer(Protocol):
     def round_started(self, round: int, plan: Plan) -> None:
         """A round begins."""
 
-    def worker(self, worker: int, doing: str) -> None:
-        """What a worker turns to."""
+    def worker(self, worker: int, doing: str, round: int | None = None) -> None:
+        """What a worker turns to; without a round, the run itself."""
 
     def candidate(self, candidate: Candidate) -> None:
         """A candidate has its verdict."""

@@ -353,7 +353,7 @@ class Rounds:
         best = standing.best
         worker = best.worker if best is not None else 0
         if best is not None:
-            self.shared.observer.worker(worker or 0, f"profiling {best.name}")
+            self.shared.observer.worker(worker or 0, f"profiling {best.name}", number)
             write_record(
                 self.shared.trace.worker(number, worker) / "optimized_ncu_metrics.json",
                 self.shared.profile(best),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,18 @@ class Snapshot:
     """None where nobody works on the run, or it is just being set up."""
     rounds: list[RoundRecord]
     """The completed ones."""
-    plan: list[Assignment]
-    """Of the round under way; empty where none is."""
+    plans: dict[int, list[Assignment]]
+    """Of the rounds under way, by number: the one after the completed ones, and those that were
+    begun beside it."""
     under_way: list[Candidate]
-    """The candidates of that round, in the order in which they got their verdicts."""
+    """The candidates of these rounds, in the order in which they got their verdicts."""
     paid: Sum
-    """What the calls to models came to, those of the round under way too."""
+    """What the calls to models came to, those of the rounds under way too."""
+
+    @property
+    def plan(self) -> list[Assignment]:
+        """Of the first round under way; empty where none is."""
+        return self.plans.get(len(self.rounds), [])
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -70,17 +77,22 @@ class SnapshotReader:
         while (path := self.trace.round(len(rounds)) / "round.json").is_file():
             rounds.append(self._record(path, RoundRecord))
         number = len(rounds)
-        folder = self.trace.round(number)
-        plan = folder / "plan.json"
-        judged = sorted(self.trace.judged(number), key=lambda path: path.stat().st_mtime_ns)
+        plans: dict[int, list[Assignment]] = {}
+        while (path := self.trace.round(number + len(plans)) / "plan.json").is_file():
+            plans[number + len(plans)] = self._record(path, Plan).assignments
+        begun = range(number, number + max(1, len(plans)))
+        judged = sorted(
+            (path for each in begun for path in self.trace.judged(each)),
+            key=lambda path: path.stat().st_mtime_ns,
+        )
         return Snapshot(
             record=record,
             is_worked_on=works,
             activity=self._activity() if works else None,
             rounds=rounds,
-            plan=self._record(plan, Plan).assignments if plan.is_file() else [],
+            plans=plans,
             under_way=[self._record(path, Candidate) for path in judged],
-            paid=total([*self._lines(number), *self._new_lines(number)]),
+            paid=total([*self._lines(number), *chain.from_iterable(map(self._new_lines, begun))]),
         )
 
     def _record(self, path: Path, kind: type[R]) -> R:

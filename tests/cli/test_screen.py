@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import time
 from dataclasses import replace
 
@@ -14,9 +15,10 @@ from beamsearch.cli.live import Screen
 from beamsearch.cli.screen import draw
 from beamsearch.llm.costs import asked, paid, run_prices
 from beamsearch.records.activity import Activity, Task
-from beamsearch.records.trace import write_record, write_text
+from beamsearch.records.trace import read_record, write_record, write_text
 from beamsearch.run import snapshot
 from beamsearch.run.snapshot import SnapshotReader
+from beamsearch.search import Plan
 from tests import ROOT
 from tests.cli.test_clean import HOSTILE
 from tests.cli.under_way import before_the_end, worked_on
@@ -58,7 +60,10 @@ def test_it_fills_the_terminal_and_wraps_nowhere(tmp_path, recorded, size):
 def test_kernels_whose_descriptions_begin_alike_are_told_apart(tmp_path):
     trace = before_the_end(PLAYBOOK, tmp_path / "run")
     for later in trace.completed_rounds()[2:]:
-        (trace.round(later.round) / "round.json").unlink()
+        shutil.rmtree(trace.round(later.round) / "workers")
+        for path in trace.round(later.round).glob("*.json"):
+            if path.name != "plan.json" or later.round > 2:
+                path.unlink()
     alike = trace.round_record(1).candidates
     texts = {candidate.description for candidate in alike}
     assert len({text[:70] for text in texts}) < len(texts) == len(alike)
@@ -138,9 +143,11 @@ def test_a_candidate_that_seems_faster_is_told_before_it_is_confirmed(trace):
 def test_eight_workers_are_all_shown_and_of_more_it_says_how_many(trace, count):
     with worked_on(trace) as activity:
         now = SnapshotReader(trace).read()
-    plan = [now.plan[0].with_values(worker=worker) for worker in range(count)]
-    tasks = [Task(worker=worker, doing="x", since=activity.started) for worker in range(count)]
-    many = {"plan": plan, "activity": activity.with_values(tasks=tasks)}
+    number, plan = next(iter(now.plans.items()))
+    plan = [plan[0].with_values(worker=worker) for worker in range(count)]
+    own = {"round": number, "doing": "x", "since": activity.started}
+    tasks = [Task(worker=worker, **own) for worker in range(count)]
+    many = {"plans": {number: plan}, "activity": activity.with_values(tasks=tasks)}
     shown = rows(replace(now, **many), told=["a candidate"] * 30)
     workers = [row for row in shown if re.match(r"w\d+ ", row)]
     assert len(shown) == 24 and shown[-1] == WORD
@@ -148,6 +155,22 @@ def test_eight_workers_are_all_shown_and_of_more_it_says_how_many(trace, count):
         assert len(workers) == 8
     else:
         assert f"and {count - len(workers)} more workers" in shown
+
+
+def test_workers_of_rounds_that_overlap_have_a_row_each(trace):
+    number = len(trace.completed_rounds())
+    plan = read_record(trace.round(number) / "plan.json", Plan)
+    write_record(trace.round(number + 1) / "plan.json", plan)
+    with worked_on(trace, doing="judging one") as activity:
+        late = activity.turned_to(number + 1, 0, "judging another", activity.started)
+        write_record(trace.activity_file, late)
+        shown = rows(SnapshotReader(trace).read())
+    assert sum(row.startswith(f"r{number}-w") for row in shown) == len(plan.assignments)
+    assert sum(row.startswith(f"r{number + 1}-w") for row in shown) == len(plan.assignments)
+    assert any(row.startswith(f"r{number + 1}-w0") and "judging another" in row for row in shown)
+    ended = late.round_ended(number)
+    assert [(task.round, task.doing) for task in ended.tasks] == [(number + 1, "judging another")]
+    assert ended.round_started(activity.started).tasks == ended.tasks
 
 
 def test_hostile_text_changes_no_row_but_its_own(trace):
@@ -164,11 +187,11 @@ def test_hostile_text_changes_no_row_but_its_own(trace):
 
 def test_time_left_goes_by_whole_rounds_and_the_limit_by_every_process():
     begun = Activity(started=1000.0, seconds_before=500.0)
-    assert begun.round_ended().left_s(1010.0, 3, None) is None  # where a run that goes on stands
-    rest = begun.round_started(1005.0).round_ended()  # of a round that an earlier process began
+    assert begun.round_ended(1).left_s(1010.0, 3, None) is None  # where a run that goes on stands
+    rest = begun.round_started(1005.0).round_ended(1)  # of a round that an earlier process began
     assert rest.left_s(1010.0, 2, None) is None
-    one = rest.round_started(1010.0).round_ended().round_started(1110.0)
-    first = Activity(started=1000.0).round_started(1005.0).round_ended()
+    one = rest.round_started(1010.0).round_ended(2).round_started(1110.0)
+    first = Activity(started=1000.0).round_started(1005.0).round_ended(1)
     assert first.left_s(1010.0, 2, None) == 10.0
     assert one.elapsed_s(1110.0) == 610.0
     assert one.left_s(1110.0, 2, None) == 200.0

@@ -28,7 +28,9 @@ def worked_on(trace, doing="judging a kernel"):
     number = len(trace.completed_rounds())
     now = time.time()
     plan = read_record(trace.round(number) / "plan.json", Plan)
-    tasks = [Task(worker=a.worker, doing=doing, since=now - 60) for a in plan.assignments]
+    tasks = [
+        Task(round=number, worker=a.worker, doing=doing, since=now - 60) for a in plan.assignments
+    ]
     activity = Activity(
         started=now - 700,
         first_round=now - 700,
