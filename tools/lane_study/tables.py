@@ -37,6 +37,8 @@ SCHEDULES: dict[str, tuple[int, Schedule]] = {
     "tuning beside the next round": (8, Schedule(tuning_apart=True)),
     "all four": (8, ALL_APART),
     "a round ahead": (8, Schedule(rounds_ahead=1)),
+    "two ahead": (8, Schedule(rounds_ahead=2)),
+    "three ahead": (8, Schedule(rounds_ahead=3)),
     "all four, a round ahead": (8, replace(ALL_APART, rounds_ahead=1)),
     "all four, two ahead": (8, replace(ALL_APART, rounds_ahead=2)),
     "16 workers": (16, AS_IT_IS),
