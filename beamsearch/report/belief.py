@@ -20,9 +20,10 @@ def _counted(verdict: Verdict) -> tuple[int, int, int]:
 
 
 def passed(verdict: Verdict) -> str:
-    """`34 of 34 checks passed`; beside them, how many others failed that decide nothing."""
+    """`34 of 34 checks passed`; beside them, of how many others is told that they did not, which
+    decide nothing."""
     count, of, told = _counted(verdict)
-    others = f" ({told} others failed; they decide nothing)" if told else ""
+    others = f" ({told} more are only told of, and decide nothing)" if told else ""
     return f"{count} of {amount(of, 'check')} passed{others}"
 
 
@@ -51,7 +52,8 @@ def verified(run: RunData) -> list[str]:
             for message, names in messages.items()
         ]
         told.append(f"{stage.replace('_', ' ')}: {'; '.join(parts)}")
-    nothing = "nothing of what this judge looks at"
+    only_told = any(check.reported and not check.passed for check in verdict.checks)
+    nothing = f"nothing {'else ' if only_told else ''}of what this judge looks at"
     return told + [f"not checked: {text}" for text in verdict.not_checked or [nothing]]
 
 

@@ -24,6 +24,18 @@ OF_LAUNCH = {
     "store_bits": "bit: the widest global store of a thread",
     "matrix_instructions": "instruction: of the matrix units, in the code",
 }
+LEVELS = {"dram": "device memory moves", "l2": "the L2 moves", "l1": "the L1 moves"}
+BUSY = {
+    "achieved_occupancy": "warps on an SM, of its maximum,",
+    "issue_busy": "issue slots used",
+    "matrix_busy": "matrix units busy",
+    "dram_busy": "device memory busy",
+}
+"""What is told of the longest launches of two kernels."""
+LEAST_BUSY = 10.0
+"""Percent; what is less busy in both says little."""
+CLEARLY = 0.1
+"""A difference below this share is not told."""
 LEAST_SHARE = 1.0
 """Percent; a share below it in both kernels says nothing of either."""
 
@@ -58,6 +70,37 @@ def counters(before: Profile | None, after: Profile | None) -> list[Row]:
         told = f"{metric.unit}: {metric.meaning}"
         rows += _row(metric.name.replace("_", " "), told, pair)
     return rows
+
+
+def changed(before: Profile | None, after: Profile | None) -> list[str]:
+    """What differs clearly between two kernels: bytes that a call moves at each level, launches,
+    and of their longest launches the registers and how busy it keeps units and issue slots."""
+    if before is None or after is None:
+        return []
+    told = []
+    for level, where in LEVELS.items():
+        was, now = (p.traffic.get(level) for p in (before, after))
+        if was is not None and now is not None and _differ(was, now):
+            told.append(f"{where} {was / 1e9:.3g} GB, now {now / 1e9:.3g} GB")
+    counts = [len(p.launches) for p in (before, after)]
+    if counts[0] != counts[1]:
+        told.append(f"launches {counts[0]}, now {counts[1]}")
+    one, other = _largest(before), _largest(after)
+    if one is None or other is None:
+        return told
+    if one.registers and other.registers and _differ(one.registers, other.registers):
+        told.append(f"registers a thread {one.registers}, now {other.registers}")
+    for name, what in BUSY.items():
+        was, now = (launch.metrics.get(name) for launch in (one, other))
+        if was is None or now is None or max(was, now) < LEAST_BUSY:
+            continue
+        if _differ(was, now):
+            told.append(f"{what} {was:.0f}%, now {now:.0f}%")
+    return told
+
+
+def _differ(one: float, other: float) -> bool:
+    return max(one, other) > (1 + CLEARLY) * min(one, other)
 
 
 def scope(before: Profile | None, after: Profile | None) -> str:

@@ -86,6 +86,7 @@ def run_page(run: RunData, texts: Texts) -> str:
             (c, run.against(c, before.name), before.name)
             for before, c in zip(run.bests, run.bests[1:], strict=False)
         ],
+        ties=belief.tied(run),
         tree=_children(run),
         annotated=_annotated(run, winner),
         counters=counters(run.profile(INPUT), run.profile(winner.name)),

@@ -190,10 +190,7 @@ def roofline(run: RunData) -> Plot | None:
     scale = 1e12 if floor.flops else 1e9
     what = "FLOPs" if floor.flops else "needed bytes"
     unit = "TFLOP/s" if floor.flops else "GB/s of needed bytes"
-    rates = {
-        name: work / (time * run.input_time.time_ms * 1e-3) / scale
-        for name, time in run.times.items()
-    }
+    rates = {name: work / run.seconds(name) / scale for name in run.times}
     traffic = {name: p.traffic.get("dram") for name in rates if (p := run.profile(name))}
     reach = {name: work / moved for name, moved in traffic.items() if moved}
 

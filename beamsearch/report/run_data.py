@@ -169,6 +169,18 @@ class RunData:
         """The kernel that it was made from."""
         return candidate.tuned_from or candidate.repair_of or candidate.parent
 
+    def seconds(self, name: str) -> float:
+        """Its time in the visit of the last measurement: measured there of the winner, of others
+        by their ratio to the input kernel."""
+        confirmed = self.record.confirmation
+        if confirmed is not None and name == self.winner.name:
+            return confirmed.winner.time_ms * 1e-3
+        return self.times[name] * self.input_time.time_ms * 1e-3
+
+    def repairs(self, candidate: Candidate) -> list[Candidate]:
+        """What was made of it because it failed."""
+        return [c for c in self.candidates.values() if c.repair_of == candidate.name]
+
     def lineage(self, candidate: Candidate) -> list[Candidate]:
         """From the first kernel to this one, each made from the one before."""
         line = [candidate]

@@ -14,6 +14,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord, tuning_gain
 from beamsearch.records.trace import Trace, read_record
+from beamsearch.report.counters import changed
 from beamsearch.report.numbers import clock, progress, sign
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.search.pairs import MODELLED_NOISE, NOISE, paired
@@ -116,7 +117,7 @@ def beside(trace: Trace, item: RoundRecord, by_name: Mapping[str, Candidate]) ->
         modelled = pair[0].measurement is not None and pair[0].measurement.source == "modelled"
         noise = MODELLED_NOISE if modelled else NOISE
         return [
-            f"{item.best} beside {item.running_best}: {own / before:.3f} of its time, by their "
+            f"{item.best} has {own / before:.3f} of the time of {item.running_best}, by their "
             f"ratios to the first kernel; no win, which takes {noise:.0%}"
         ]
     comparison = read_record(path, Comparison)
@@ -177,6 +178,20 @@ def lost(run: RunData) -> list[tuple[Candidate, list[Candidate]]]:
     return found
 
 
+def behind_a_sibling(run: RunData) -> list[Candidate]:
+    """Kernels slower than their parent, of workers of which another kernel gained on it."""
+    vain = {c.name for own in in_vain(run) for c in own}
+    lost_too = {c.name for _, own in lost(run) for c in own}
+    return [
+        c
+        for own in run.workers
+        for c in own
+        if c.name not in vain | lost_too
+        and (change := run.against(c, c.parent)) is not None
+        and change.word == "slower"
+    ]
+
+
 def swept(run: RunData) -> list[str]:
     """A line for each kernel that was tuned: what was tried, and what that gained."""
     told = []
@@ -187,7 +202,10 @@ def swept(run: RunData) -> list[str]:
             gain = tuning_gain(tuning, record)
             about = "~" if tuning.modelled else ""
             gained = f"{about}{gain:.2f}x faster" if gain > 1 else "nothing gained"
+            own = run.candidates[tuning.of].measurement
+            itself = ", ".join(own.configs if own else {})
             line = f"{tuning.of}, {amount(len(timed), 'configuration')} timed"
+            line += f", none of {itself}, which it autotunes itself" if itself else ""
             line += f": {', '.join(timed)}" if timed else ""
             line += "".join(f"; {count} not: {why}" for why, count in failed.most_common())
             told.append(f"{line}; {gained}")
@@ -210,7 +228,8 @@ def tuned(run: RunData) -> str:
 
 
 def directions(run: RunData) -> list[tuple[str, Counter[str], str]]:
-    """Direction -> what came of its correct kernels against their parents, and the best of them."""
+    """Direction -> what came of its correct kernels against their parents, and which of them gained
+    most on its own."""
     found: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in run.candidates.values():
         if candidate.direction is not None:
@@ -220,10 +239,8 @@ def directions(run: RunData) -> list[tuple[str, Counter[str], str]]:
         counts = Counter(
             change.word if (change := run.against(c, c.parent)) else "failed" for c in some
         )
-        timed = [c for c in some if c.name in run.times]
-        rows.append(
-            (direction, counts, min(timed, key=lambda c: run.times[c.name]).name if timed else "")
-        )
+        gains = {c.name: change.speedup for c in some if (change := run.against(c, c.parent))}
+        rows.append((direction, counts, max(gains, key=gains.__getitem__, default="")))
     return rows
 
 
@@ -254,7 +271,9 @@ def step(run: RunData, candidate: Candidate) -> dict[str, object]:
     origin = run.candidates.get(run.origin(candidate) or "")
     gone: list[str] = []
     come: list[str] = []
+    moved: list[str] = []
     if origin is not None and run.profile(origin.name) and run.profile(candidate.name):
+        moved = changed(run.profile(origin.name), run.profile(candidate.name))
         before, after = run.findings(origin), run.findings(candidate)
         gone, come = only_in(before, after), only_in(after, before)
     return {
@@ -262,6 +281,7 @@ def step(run: RunData, candidate: Candidate) -> dict[str, object]:
         "origin": origin,
         "change": run.against(candidate, origin.name if origin else None),
         "cause": run.plan(candidate)["cause"],
+        "moved": moved,
         "gone": gone,
         "come": come,
         "reflection": run.reflection(candidate),

@@ -53,6 +53,19 @@ def kinds(findings: list[Finding]) -> list[FindingKind]:
     return [finding.kind for finding in findings]
 
 
+def test_lanes_that_hold_the_same_elements_are_not_called_switched_off():
+    profile = profile_of("77")
+    launch = profile.launches[0]
+    masked = [line for line in launch.lines if (line.load_lanes_on or 32) < 16]
+    assert masked and FindingKind.DIVERGENCE in kinds(find(profile, None, None))
+    even = [
+        line.with_values(load_lanes_on=2.0) if line in masked else line for line in launch.lines
+    ]
+    metrics = launch.metrics | {"load_lanes_on": 2.0}
+    again = profile.with_values(launches=[launch.with_values(lines=even, metrics=metrics)])
+    assert FindingKind.DIVERGENCE not in kinds(find(again, None, None))
+
+
 def test_depthwise_is_drowned_in_index_arithmetic_of_two_byte_loads() -> None:
     findings = findings_of("82")
 

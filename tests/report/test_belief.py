@@ -98,7 +98,7 @@ def test_checks_that_decide_nothing_are_counted_apart():
     of = sum(check.passed or not check.reported for check in verdict.checks)
     more = verdict.with_values(checks=[*verdict.checks, only_told])
     told = len(more.checks) - of
-    words = f"{count} of {of} checks passed ({told} others failed; they decide nothing)"
+    words = f"{count} of {of} checks passed ({told} more are only told of, and decide nothing)"
     assert belief.passed(more) == words
 
 

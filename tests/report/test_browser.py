@@ -101,6 +101,13 @@ def test_a_click_shows_code_difference_prompt_and_reply(opened, recorded):
         part.locator("summary").click()
         part.locator("pre").wait_for()
         assert sign in part.locator("pre").inner_text()
+    for place in (0, 400):  # its name stays in sight
+        page.evaluate(f"document.querySelector('#card').scrollTop = {place}")
+        assert page.evaluate(
+            "(() => { const title = document.querySelector('#card h2');"
+            " const box = title.getBoundingClientRect(), y = box.top + box.height / 2;"
+            " return document.elementFromPoint(box.left + 5, y) === title; })()"
+        ), place
     page.click("#card .close")
     assert not page.is_visible("#card")
 

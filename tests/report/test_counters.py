@@ -1,6 +1,6 @@
 """Counters that say something, of two kernels."""
 
-from beamsearch.report.counters import below_least, counters, scope
+from beamsearch.report.counters import below_least, changed, counters, scope
 from kernel_profiling.profile import Launch, Profile
 
 
@@ -50,3 +50,17 @@ def test_what_is_counted_over_the_call_is_told_from_what_one_launch_did():
     told = "traffic is of the whole call, the rest of its longest launch: "
     assert scope(None, both) == told + "b"
     assert scope(one, both) == told + "k and b"
+
+
+def test_what_differs_clearly_between_two_kernels_is_told():
+    before = profile(dram=2.0e9, issue_busy=20.0, achieved_occupancy=50.0, dram_busy=3.0)
+    after = profile(dram=0.9e9, issue_busy=57.0, achieved_occupancy=51.0, dram_busy=8.0)
+    launches = [after.launches[0].with_values(registers=162)] * 2
+    told = changed(before, after.with_values(launches=launches))
+    assert told == [
+        "device memory moves 2 GB, now 0.9 GB",
+        "launches 1, now 2",
+        "registers a thread 32, now 162",
+        "issue slots used 20%, now 57%",
+    ]
+    assert changed(before, before) == [] == changed(None, after)

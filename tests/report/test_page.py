@@ -376,5 +376,5 @@ def test_several_runs_in_one_page(tmp_path):
 def test_what_reads_faster_says_why_it_is_no_win(tmp_path):
     folder = WITH_MODEL.parent / "43_Max_Pooling_3D"
     page = made(RunData(opened_run(folder)), tmp_path / "page.html")
-    assert "r2-w0-v1 beside r1-w1-v1: 1.000 of its time" in page.text
+    assert "r2-w0-v1 has 1.000 of the time of r1-w1-v1" in page.text
     assert "r3-w3-v1 beside r1-w1-v1, taking turns: 0.987 of its time" in page.text

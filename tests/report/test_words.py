@@ -8,7 +8,7 @@ from beamsearch.records.packed import opened_run
 from beamsearch.report import words
 from beamsearch.report.run_data import RunData
 from kernel_profiling.profile import Finding, FindingKind
-from tests.report.made import PLAYBOOK, WITH_MODEL
+from tests.report.made import PLAYBOOK, WITH_FAILURE, WITH_MODEL
 
 
 def test_what_was_not_tuned_is_not_called_switched_off_unless_it_was():
@@ -45,3 +45,27 @@ def test_a_small_finding_does_not_come_or_go_with_its_threshold():
     after = [finding(occupancy, 2.0, latency)]
     assert words.only_in(before, after) == [f"{narrow} (up to 1.40x)"]
     assert words.only_in(after, before) == [f"{occupancy} (up to 2.00x)"]
+
+
+def test_what_gained_most_is_told_of_a_direction_and_what_lost_beside_it():
+    run = RunData(opened_run(WITH_FAILURE))
+    for direction, counts, best in words.directions(run):
+        own = [
+            c
+            for c in run.candidates.values()
+            if c.direction and c.direction.finding.replace("_", " ") == direction
+        ]
+        gains = [change.speedup for c in own if (change := run.against(c, c.parent))]
+        assert sum(counts.values()) == len(own)
+        if gains:
+            assert run.against(run.candidates[best], run.candidates[best].parent).speedup == max(
+                gains
+            )
+    told = {c.name for own in (*words.in_vain(run), *(k for _, k in words.lost(run))) for c in own}
+    behind = {c.name for c in words.behind_a_sibling(run)}
+    slower = {
+        c.name
+        for c in run.candidates.values()
+        if (change := run.against(c, c.parent)) and change.word == "slower"
+    }
+    assert behind and behind <= slower <= behind | told

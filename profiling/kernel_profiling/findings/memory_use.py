@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from kernel_profiling.findings.budget import ARITHMETIC, UNITS, Budget, Case, line_shares
 from kernel_profiling.findings.diagnosis import Diagnosis, access, counted, numbers, where
 from kernel_profiling.profile import FindingKind, Launch
@@ -97,6 +99,14 @@ def narrow_access(case: Case, launch: Launch, budget: Budget) -> Diagnosis | Non
     )
 
 
+def _is_masked(lanes_on: float) -> bool:
+    """Whether a mask leaves on so few lanes of a load: less than half of them, and no power of
+    two. Where several lanes hold one element, as of a vector in a wider tile, the compiler leaves
+    on one of each 2, 4, 8, …; masks of the kernel's own have edges, and are not so even."""
+    power = math.log2(max(lanes_on, 1e-3))
+    return lanes_on < 16 and abs(power - round(power)) > 2e-3
+
+
 def masked_lanes(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     """Lanes run, but their loads are switched off by a mask, or they left the warp's branch.
 
@@ -105,8 +115,9 @@ def masked_lanes(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None
     """
     on = launch.metrics.get("load_lanes_on")
     active = launch.metrics.get("lanes_active")
-    if on is not None and on < 16:
-        lines = [n for n in launch.lines if n.load_lanes_on is not None and n.load_lanes_on < 16]
+    known = [n for n in launch.lines if n.load_lanes_on is not None]
+    lines = [n for n in known if _is_masked(n.load_lanes_on or 0.0)]
+    if on is not None and on < 16 and (lines or not known):
         title = (
             f"{100 * (1 - on / 32):.0f}% of the lanes of masked loads are switched off: "
             f"the work of these lanes on {where(lines)} gives nothing"
