@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,9 @@ from beamsearch.search import NOISE, Plan, is_win
 FILE = "tuning.json"
 JUDGED = 2
 """The fastest forms that are judged, the second only where the first is not a gain after all."""
+LEAST_SHARE = 0.05
+"""Of the call's time: a function of several that takes less is not swept. Twice as fast, it would
+gain 2.5%."""
 AS_IT_IS = "as it is"
 
 
@@ -64,7 +68,8 @@ class Tuner:
         winner = self._winner(candidates, times)
         if winner is None:
             return []
-        forms = forms_of(self.shared.source(winner), self.count, winner.verdict.launched)
+        known = winner.verdict.launched, self._worth(winner)
+        forms = forms_of(self.shared.source(winner), self.count, *known)
         if not forms:
             return []
         self.bench.doing(f"tuning {winner.name}")
@@ -119,6 +124,16 @@ class Tuner:
         alike = build(self.shared.source(best)) == build(self.shared.source(parent))
         return None if alike else best
 
+    def _worth(self, winner: Candidate) -> list[str]:
+        """The functions that take a fair share of the call's time, where it has several: what is
+        swept of the others gains nothing. Empty where this is not known."""
+        if len(winner.verdict.launched) < 2 or not self.shared.executor.measures:
+            return []
+        shares: dict[str, float] = defaultdict(float)
+        for launch in self.shared.profile(winner).launches:
+            shares[launch.name] += launch.share or 0.0
+        return [name for name in winner.verdict.launched if shares[name] >= LEAST_SHARE]
+
     def _sweep(self, winner: Candidate, forms: Mapping[str, str]) -> Tuning:
         begun = time.monotonic()
         sources = {AS_IT_IS: self.shared.source(winner), **forms}
@@ -141,11 +156,14 @@ class Tuner:
         )
 
 
-def forms_of(source: str, count: int, launched: Collection[str] = ()) -> dict[str, str]:
+def forms_of(
+    source: str, count: int, launched: Collection[str] = (), worth: Collection[str] = ()
+) -> dict[str, str]:
     """Setting -> source of up to `count` forms of a kernel, nearest first; of several kernels that
-    it launches, each in turn. `launched`: those that count, where this is known."""
+    it launches, each in turn. `launched`: those that count, where this is known; `worth`: those of
+    them that are changed, likewise."""
     forms: dict[str, str] = {}
-    lists = [iter(results) for results in settings_of(source, launched)]
+    lists = [iter(results) for results in settings_of(source, launched, worth)]
     while lists and len(forms) < count:
         for results in list(lists):
             setting, form = next(results, ("", ""))

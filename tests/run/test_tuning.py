@@ -9,7 +9,7 @@ from beamsearch.errors import Stopped
 from beamsearch.executor.remote import RemoteExecutor
 from beamsearch.proposer.questions import Memory
 from beamsearch.records.candidate import Candidate, Direction
-from beamsearch.records.job import JudgeJob, Judgement, Sweep, SweepJob
+from beamsearch.records.job import JudgeJob, Judgement, ProfileJob, Sweep, SweepJob
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, read_record
@@ -23,7 +23,7 @@ from beamsearch.run.tuning import FILE, Tuner, forms_of
 from beamsearch.run.worker import Worker
 from beamsearch.search import Assignment
 from beamsearch.settings import Settings
-from kernel_profiling.profile import Floor
+from kernel_profiling.profile import Floor, Launch, Profile
 from tests.judge.conftest import SCALE_KERNEL
 
 NAMED = SCALE_KERNEL.replace("1024", "BLOCK").replace(
@@ -47,13 +47,19 @@ def test_forms_change_one_setting_each_nearest_first_and_grids_follow():
     assert forms_of("not python at all", 4) == {}
 
 
+TWO = SCALE_KERNEL.replace("scale_kernel", "other_kernel").split("@triton.jit")[1]
+BOTH = SCALE_KERNEL + "\n@triton.jit" + TWO.replace("kernel_function", "helper")
+
+
 def test_every_kernel_of_a_call_has_its_turn():
-    two = SCALE_KERNEL.replace("scale_kernel", "other_kernel").split("@triton.jit")[1]
-    both = SCALE_KERNEL + "\n@triton.jit" + two.replace("kernel_function", "helper")
+    both = BOTH
     forms = list(forms_of(both, 4))
     assert [form.split(":")[0] for form in forms] == ["scale_kernel", "other_kernel"] * 2
     # Of one that is there for other shapes, no form is another kernel at these
     assert list(forms_of(both, 4, ["scale_kernel"])) == list(forms_of(SCALE_KERNEL, 4))
+    # Where one takes next to no time, the form of the other still says which it is of
+    of_one = forms_of(both, 4, ["scale_kernel", "other_kernel"], ["other_kernel"])
+    assert {form.split(":")[0] for form in of_one} == {"other_kernel"}
     # Where one is tuned by its author, the form of the other still says which it is of
     tuned = both.replace("@triton.jit", "@triton.autotune([], key=[])\n@triton.jit", 1)
     assert {form.split(":")[0] for form in forms_of(tuned, 4)} == {"other_kernel"}
@@ -84,10 +90,17 @@ class Bench(RemoteExecutor):
     def __init__(self, times, judged):
         super().__init__("H200")
         self.times, self.judged = times, judged
+        self.shares = {"scale_kernel": 0.02, "other_kernel": 0.98}
         self.jobs = []
 
     def run(self, job):
         self.jobs.append(job)
+        if isinstance(job, ProfileJob):
+            launches = [
+                Launch(name=name, triton=True, grid=(1, 1, 1), threads=128, share=share)
+                for name, share in self.shares.items()
+            ]
+            return Profile(source="ncu", gpu="H200", launches=launches)
         if isinstance(job, SweepJob):
             names = [subject.name for subject in job.subjects]
             return Sweep(times_ms={n: self.times[n] for n in names if n in self.times})
@@ -228,3 +241,15 @@ def test_a_stop_leaves_no_half_a_sweep(world):
     with pytest.raises(Stopped):
         stopping.run([won])
     assert not (trace.worker(1, 0) / FILE).exists()
+
+
+def test_of_several_kernels_those_that_take_next_to_no_time_are_not_swept(world):
+    trace, first, tuner = world
+    bench = Bench({}, {})
+    won = candidate(trace, "r1-w0-v0", BOTH, 1.0, "r0-s0")
+    won = won.with_values(verdict=RIGHT.with_values(launched=["scale_kernel", "other_kernel"]))
+    assert tuner(bench, tune=6).run([won]) == []
+    profiled, sweep = bench.jobs
+    assert profiled.subject.source == BOTH
+    changed = {subject.name.split(":")[0] for subject in sweep.subjects[1:]}
+    assert changed == {"other_kernel"}

@@ -52,14 +52,18 @@ def apply(source: str, hints: Hints) -> list[Result]:
     return results
 
 
-def settings_of(source: str, launched: Collection[str] = ()) -> list[list[Result]]:
+def settings_of(
+    source: str, launched: Collection[str] = (), worth: Collection[str] = ()
+) -> list[list[Result]]:
     """For each kernel that is launched once and not tuned by its author: its settings, one changed
     at a time, the likeliest first; with its name, where the call launches others too. `launched`:
-    the kernels that the call at hand launches, where this is known; others are left out."""
+    the kernels that the call at hand launches, where this is known; `worth`: those of them that
+    take enough of its time, likewise. Others are left out."""
     found = {}
     kernels = [item for item in _launched(source) if not launched or item[0].name in launched]
     for kernel, launches in kernels:
-        if len(launches) == 1 and len(kernel.decorator_list) == 1:
+        is_worth = not worth or kernel.name in worth
+        if is_worth and len(launches) == 1 and len(kernel.decorator_list) == 1:
             near, far, stages, registers = _points(launches[0], Hints())
             points = [*near, *stages, *far, *registers]
             found[kernel.name] = _forms(source, kernel.name, points)
