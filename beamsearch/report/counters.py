@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -127,6 +128,16 @@ def _row(name: str, told: str, pair: Sequence[float | None]) -> list[Row]:
     before, after = pair
     ratio = f"{after / before:.3g}" if before and after is not None else ""
     return [Row(name, told, texts[0], texts[1], ratio)]
+
+
+def hottest(profile: Profile | None, count: int = 4) -> list[tuple[int, float]]:
+    """The lines of the source with the most stalls in a call, and their shares (0..1) of them."""
+    shares: dict[int, float] = defaultdict(float)
+    for launch in profile.launches if profile else []:
+        for line in launch.lines:
+            shares[line.line] += (line.stall_share or 0.0) * (launch.share or 0.0)
+    worst = sorted(shares, key=lambda line: -shares[line])[:count]
+    return [(line, shares[line]) for line in worst if shares[line] >= LEAST_SHARE / 100]
 
 
 def below_least(profile: Profile | None, least_bytes: int) -> str:

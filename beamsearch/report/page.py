@@ -18,7 +18,7 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.trace import Trace, write_text
 from beamsearch.report import belief, plots, words
 from beamsearch.report.code import annotated, difference, highlighted, visible
-from beamsearch.report.counters import below_least, counters, scope
+from beamsearch.report.counters import below_least, counters, hottest, scope
 from beamsearch.report.numbers import clock, progress
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.report.texts import Texts
@@ -89,6 +89,7 @@ def run_page(run: RunData, texts: Texts) -> str:
         ties=belief.tied(run),
         tree=_children(run),
         annotated=_annotated(run, winner),
+        hottest=hottest(run.profile(winner.name)),
         counters=counters(run.profile(INPUT), run.profile(winner.name)),
         scope=scope(run.profile(INPUT), run.profile(winner.name)),
         below=_below_least(run),

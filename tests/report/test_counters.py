@@ -1,7 +1,7 @@
 """Counters that say something, of two kernels."""
 
-from beamsearch.report.counters import below_least, changed, counters, scope
-from kernel_profiling.profile import Launch, Profile
+from beamsearch.report.counters import below_least, changed, counters, hottest, scope
+from kernel_profiling.profile import Launch, LineCounters, Profile
 
 
 def profile(matrix: int = 0, dram: float = 2.126e9, **metrics: float) -> Profile:
@@ -64,3 +64,14 @@ def test_what_differs_clearly_between_two_kernels_is_told():
         "issue slots used 20%, now 57%",
     ]
     assert changed(before, before) == [] == changed(None, after)
+
+
+def test_the_hottest_lines_are_those_of_the_launches_that_take_long():
+    line = LineCounters(line=3, text="a")
+    short = Launch(name="a", triton=True, grid=(1, 1, 1), threads=32, share=0.1)
+    short = short.with_values(lines=[line.with_values(stall_share=0.9)])
+    last = [line.with_values(line=n, stall_share=share) for n, share in ((7, 0.6), (8, 0.001))]
+    long = short.with_values(share=0.9, lines=last)
+    both = profile().with_values(launches=[short, long])
+    assert [(n, round(share, 2)) for n, share in hottest(both)] == [(7, 0.54), (3, 0.09)]
+    assert hottest(None) == []
