@@ -25,9 +25,13 @@ OF_LAUNCH = {
     "store_bits": "bit: the widest global store of a thread",
     "matrix_instructions": "instruction: of the matrix units, in the code",
 }
-LEVELS = {"dram": "device memory moves", "l2": "the L2 moves", "l1": "the L1 moves"}
+LEVELS = {
+    "dram": "device memory moves",
+    "l2": "the L2 moves",
+    "l1": "the L1 moves, bulk copies aside,",
+}
 BUSY = {
-    "achieved_occupancy": "warps on an SM, of its maximum,",
+    "achieved_occupancy": "of the warps that an SM can hold",
     "issue_busy": "issue slots used",
     "matrix_busy": "matrix units busy",
     "dram_busy": "device memory busy",
@@ -89,15 +93,16 @@ def changed(before: Profile | None, after: Profile | None) -> list[str]:
     one, other = _largest(before), _largest(after)
     if one is None or other is None:
         return told
+    longest = []
     if one.registers and other.registers and _differ(one.registers, other.registers):
-        told.append(f"registers a thread {one.registers}, now {other.registers}")
+        longest.append(f"registers a thread {one.registers}, now {other.registers}")
     for name, what in BUSY.items():
         was, now = (launch.metrics.get(name) for launch in (one, other))
         if was is None or now is None or max(was, now) < LEAST_BUSY:
             continue
         if _differ(was, now):
-            told.append(f"{what} {was:.0f}%, now {now:.0f}%")
-    return told
+            longest.append(f"{what} {was:.0f}%, now {now:.0f}%")
+    return told + [f"in the longest launch {', '.join(longest)}"] * bool(longest)
 
 
 def _differ(one: float, other: float) -> bool:

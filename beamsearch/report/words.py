@@ -15,7 +15,7 @@ from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord, tuning_gain
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.report.counters import changed
-from beamsearch.report.numbers import clock, progress, sign
+from beamsearch.report.numbers import clock, configuration, progress, sign
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.search.pairs import MODELLED_NOISE, NOISE, paired
 from kernel_profiling.profile import Finding
@@ -281,6 +281,7 @@ def step(run: RunData, candidate: Candidate) -> dict[str, object]:
         "origin": origin,
         "change": run.against(candidate, origin.name if origin else None),
         "cause": run.plan(candidate)["cause"],
+        "chosen": configuration(candidate.measurement),
         "moved": moved,
         "gone": gone,
         "come": come,

@@ -60,8 +60,7 @@ def test_what_differs_clearly_between_two_kernels_is_told():
     assert told == [
         "device memory moves 2 GB, now 0.9 GB",
         "launches 1, now 2",
-        "registers a thread 32, now 162",
-        "issue slots used 20%, now 57%",
+        "in the longest launch registers a thread 32, now 162, issue slots used 20%, now 57%",
     ]
     assert changed(before, before) == [] == changed(None, after)
 
