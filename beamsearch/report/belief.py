@@ -67,8 +67,8 @@ def timed_how(run: RunData) -> list[str]:
     way = "" if time.graph is None else way  # old records do not say
     told = (
         f"A time is the median of single calls{way}, between two events on the GPU. The L2 is "
-        "emptied and every input has new values before each call; results of calls that nobody can "
-        "foresee are compared."
+        "emptied and every input has new values before each call; the results of some of these "
+        "calls, drawn at random, are compared too."
     )
     first = confirmed.input if confirmed else run.candidates[INPUT].measurement
     known = [(run.winner.name, time), ("the input kernel", first)]
@@ -107,7 +107,8 @@ def belief(run: RunData) -> list[str]:
     told += [*errors(run.examination, measured=not run.modelled), *_compared_with(run)]
     ties = tied(run)
     told.append(
-        f"Within the noise of {run.noise:.0%}, these are as fast as the winner: {', '.join(ties)}."
+        f"Within the noise of {run.noise:.0%}, by which times of one kernel may differ, these are "
+        f"as fast as the winner: {', '.join(ties)}."
         if ties
         else f"No other kernel is within the noise of {run.noise:.0%} of the winner."
     )

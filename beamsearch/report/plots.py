@@ -361,7 +361,9 @@ def _plain_ticks(axis: Axis, unit: str) -> None:
     """Ticks of a logarithmic axis as plain numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_view_interval()
+    near = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 4, 5, 7)
+    axis.set_major_locator(LogLocator(subs=near if high < 4 * low else (1, 2, 5)))
     axis.set_major_formatter(lambda value, _: f"{value:g}{unit}")
     axis.set_minor_formatter(NullFormatter())
 

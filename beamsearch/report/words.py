@@ -85,7 +85,7 @@ def cost(run: RunData) -> str:
     if run.after_rounds_s is not None:
         told[0] += f", {clock(run.after_rounds_s)} of it for the final timing and examination"
     if any(line.batch for line in run.ledger):
-        told[0] += ", without the time that answers through batch files took"
+        told[0] += ", not counting how long a model's answers through batch files took"
     if not run.ledger:
         return f"{told[0]}; no model was asked"
     about = "about " if any(line.estimated for line in run.ledger) else ""
@@ -137,8 +137,9 @@ def outcome(run: RunData, candidate: Candidate) -> str:
     """What came of a candidate, in a few words."""
     verdict = candidate.verdict
     if not verdict.correct:
-        at = f" at {verdict.stage}" if verdict.stage else ""
-        return f"{str(verdict.outcome).replace('_', ' ')}{at.replace('_', ' ')}"
+        what = str(verdict.outcome).replace("_", " ")
+        stage = str(verdict.stage or what).replace("_", " ")
+        return what if what.startswith(stage) else f"{what} at {stage}"
     change = run.against(candidate, candidate.parent)
     if change is None:
         return "correct"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 
 from beamsearch.gpu.usage import Usage
 from beamsearch.llm.costs import save_ledger
@@ -49,6 +50,12 @@ class Progress:
         """Change the record, to be written with the next `save`; thread-safe."""
         with self._lock:
             self.record = self.record.with_values(**fields)
+
+    def note(self, notes: Iterable[str]) -> None:
+        """Add to the record's notes what is not among them; thread-safe."""
+        with self._lock:
+            kept = dict.fromkeys([*self.record.notes, *notes])
+            self.record = self.record.with_values(notes=list(kept))
 
     def met(self, node: Node, gpu: str | None) -> None:
         """A lane began on a node of a cluster, with this GPU. Thread-safe."""

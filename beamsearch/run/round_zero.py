@@ -80,9 +80,8 @@ class FirstRound:
             ) from error
 
     def _tell(self, note: str) -> None:
-        notes = self.progress.record.notes
-        if note not in notes:
-            self.progress.update(notes=[*notes, note])
+        if note not in self.progress.record.notes:
+            self.progress.note([note])
             self.observer.note(note)
 
     def run(self, source: str) -> None:

@@ -266,6 +266,10 @@ class _Run:
             machine=self.machine,
             stop=self.stop,
         )
+        if card.buffers:
+            told = f"the model is in training mode; what it leaves in {', '.join(card.buffers)} is "
+            told += "compared of kernels that ask for it, and others need not update it"
+            self.progress.note([told])
         source = self.source or first.find_kernel(card, proposer, mailbox)
         first.run(source)
         floor = KnownFloor(self.problem, self.machine, executor, self.progress, self.observer)
@@ -377,9 +381,7 @@ class _Run:
             return record
         self.observer.worker(0, "looking closer at the winner")
         best, notes = choose_winner(self.trace, executor, self.stop)
-        before = progress.record.notes
-        notes += other_prompts(self.trace)
-        progress.update(notes=[*before, *(note for note in notes if note not in before)])
+        progress.note([*notes, *other_prompts(self.trace)])
         confirmation = None
         if executor.measures:
             self.observer.worker(0, "confirming the winner beside the baselines")
@@ -387,9 +389,7 @@ class _Run:
                 self.trace, executor, best, source, self.stop, quick=self.settings.quick
             )
             floor.after(confirmation.winner)
-            slower = slower_than_compiler(confirmation)
-            before = progress.record.notes
-            progress.update(notes=[*before, *(note for note in slower if note not in before)])
+            progress.note(slower_than_compiler(confirmation))
         record = progress.save(
             status="finished", stop_reason=reason, confirmation=confirmation, best=best.name
         )

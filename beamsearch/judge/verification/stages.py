@@ -116,7 +116,9 @@ def check_result(
         raise Rejected(Outcome.WRONG, stage, f"{where or place(handout)}: {reason}")
     strides = [other_strides(told, one) for told, one in zip(reported, wanted, strict=True)]
     return Compared(
-        f"; rounding of the inputs explains {excused} elements" if excused else "",
+        f"; {excused} elements off by more, by no more than rounding of the inputs moves them"
+        if excused
+        else "",
         "; ".join(text for text in strides if text),
         rms_error,
     )

@@ -7,7 +7,7 @@ Amdahl's law over the launches' shares of the time, and none exceeds the multipl
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -113,7 +113,8 @@ def find(profile: Profile, floor: Floor | None, time_ms: float | None) -> list[F
                     by_kind[diagnosis.kind].append((index, diagnosis))
     for same in by_kind.values():
         _, worst = max(same, key=lambda pair: pair[1].gain * case.shares[pair[0]])
-        names = ", ".join(profile.launches[index].name for index, _ in same)
+        times = Counter(profile.launches[index].name for index, _ in same)
+        names = ", ".join(f"{n} ({k} times)" if k > 1 else n for n, k in times.items())
         launches = [f"launch {names}"] if len(profile.launches) > 1 else []
         diagnoses.append(
             replace(
