@@ -52,16 +52,15 @@ BOTH = SCALE_KERNEL + "\n@triton.jit" + TWO.replace("kernel_function", "helper")
 
 
 def test_every_kernel_of_a_call_has_its_turn():
-    both = BOTH
-    forms = list(forms_of(both, 4))
+    forms = list(forms_of(BOTH, 4))
     assert [form.split(":")[0] for form in forms] == ["scale_kernel", "other_kernel"] * 2
     # Of one that is there for other shapes, no form is another kernel at these
-    assert list(forms_of(both, 4, ["scale_kernel"])) == list(forms_of(SCALE_KERNEL, 4))
+    assert list(forms_of(BOTH, 4, ["scale_kernel"])) == list(forms_of(SCALE_KERNEL, 4))
     # Where one takes next to no time, the form of the other still says which it is of
-    of_one = forms_of(both, 4, ["scale_kernel", "other_kernel"], ["other_kernel"])
+    of_one = forms_of(BOTH, 4, ["scale_kernel", "other_kernel"], ["other_kernel"])
     assert {form.split(":")[0] for form in of_one} == {"other_kernel"}
     # Where one is tuned by its author, the form of the other still says which it is of
-    tuned = both.replace("@triton.jit", "@triton.autotune([], key=[])\n@triton.jit", 1)
+    tuned = BOTH.replace("@triton.jit", "@triton.autotune([], key=[])\n@triton.jit", 1)
     assert {form.split(":")[0] for form in forms_of(tuned, 4)} == {"other_kernel"}
 
 
