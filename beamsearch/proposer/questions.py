@@ -45,6 +45,15 @@ class ProblemCard(Record):
     versions: str
     """What kernels are compiled with."""
 
+    def notes(self) -> list[str]:
+        """What a reader of the results has to know of how the problem was taken."""
+        if not self.buffers:
+            return []
+        return [
+            f"the model is in training mode; what it leaves in {', '.join(self.buffers)} is "
+            "compared of kernels that ask for it, and others need not update it"
+        ]
+
 
 class Attempt(Record):
     """One earlier candidate of this run, condensed."""

@@ -248,12 +248,7 @@ class _Run:
     def _stopped(self, reason: str, status: Literal["stopped", "waiting"] = "stopped") -> None:
         self.observer.run_stopped(self.progress.save(status=status, stop_reason=reason))
 
-    def _search(
-        self,
-        executor: Executor,
-        proposer: Proposer,
-        mailbox: Mailbox | None,
-    ) -> RunRecord:
+    def _search(self, executor: Executor, proposer: Proposer, mailbox: Mailbox | None) -> RunRecord:
         """Round 0, the rounds of the search, and the end."""
         made_with = self.progress.record.environment
         card = make_card(self.problem, made_with.torch, made_with.triton)
@@ -266,10 +261,7 @@ class _Run:
             machine=self.machine,
             stop=self.stop,
         )
-        if card.buffers:
-            told = f"the model is in training mode; what it leaves in {', '.join(card.buffers)} is "
-            told += "compared of kernels that ask for it, and others need not update it"
-            self.progress.note([told])
+        self.progress.note(card.notes())
         source = self.source or first.find_kernel(card, proposer, mailbox)
         first.run(source)
         floor = KnownFloor(self.problem, self.machine, executor, self.progress, self.observer)

@@ -390,7 +390,10 @@ def test_a_finding_names_code_to_one_who_sees_no_line_numbers():
 def test_what_becomes_of_buffers_is_said_where_there_are_some():
     plain = render(variants_question())
     assert "in training mode" not in plain
+    assert variants_question().problem.notes() == []
     card = variants_question().problem.with_values(buffers=("running_mean",))
+    (note,) = card.notes()
+    assert "what it leaves in running_mean is compared" in note
     assert "asks for `running_mean` has to leave there" in render(
         variants_question().with_values(problem=card)
     )
