@@ -17,13 +17,13 @@ TRAFFIC = {
 }
 """What a call moves at each level."""
 OF_LAUNCH = {
-    "registers": "register: a thread",
-    "spill_bytes": "byte: spilled, a thread",
-    "shared_bytes": "byte: of shared memory, a program",
-    "occupancy": "share: of an SM's warps that fit (0 to 1)",
-    "load_bits": "bit: the widest global load of a thread",
-    "store_bits": "bit: the widest global store of a thread",
-    "matrix_instructions": "instruction: of the matrix units, in the code",
+    "registers": ("register", "a thread"),
+    "spill_bytes": ("byte", "spilled, a thread"),
+    "shared_bytes": ("byte", "of shared memory, a program"),
+    "occupancy": ("share", "of an SM's warps that fit (0 to 1)"),
+    "load_bits": ("bit", "the widest global load of a thread"),
+    "store_bits": ("bit", "the widest global store of a thread"),
+    "matrix_instructions": ("instruction", "of the matrix units, in the code"),
 }
 LEVELS = {
     "dram": "device memory moves",
@@ -41,6 +41,9 @@ LEAST_BUSY = 10.0
 """Percent; what is less busy in both says little."""
 CLEARLY = 0.1
 """A difference below this share is not told."""
+LARGE = {1e9: "G", 1e6: "M"}
+OF_LARGE = {"byte": "B", "Hz": "Hz"}
+"""Units that are told in thousands of millions and in millions."""
 LEAST_SHARE = 1.0
 """Percent; a share below it in both kernels says nothing of either."""
 
@@ -61,19 +64,18 @@ def counters(before: Profile | None, after: Profile | None) -> list[Row]:
     rows = []
     for level, told in TRAFFIC.items():
         pair = [p.traffic.get(level) if p else None for p in (before, after)]
-        rows += _row(f"traffic at {level}", f"byte: {told}", pair)
+        rows += _row(f"traffic at {level}", "byte", told, pair)
     largest = [_largest(profile) for profile in (before, after)]
-    for name, told in OF_LAUNCH.items():
+    for name, (unit, told) in OF_LAUNCH.items():
         pair = [getattr(launch, name) if launch else None for launch in largest]
-        rows += _row(name.replace("_", " "), told, pair)
+        rows += _row(name.replace("_", " "), unit, told, pair)
     has_matrix = any(launch and launch.matrix_instructions != 0 for launch in largest)
     for metric in METRICS:
         pair = [launch.metrics.get(metric.name) if launch else None for launch in largest]
         is_small = metric.unit == "%" and all((value or 0) < LEAST_SHARE for value in pair)
         if is_small or (metric.name == "matrix_busy" and not has_matrix):
             continue
-        told = f"{metric.unit}: {metric.meaning}"
-        rows += _row(metric.name.replace("_", " "), told, pair)
+        rows += _row(metric.name.replace("_", " "), metric.unit, metric.meaning, pair)
     return rows
 
 
@@ -125,14 +127,21 @@ def _largest(profile: Profile | None) -> Launch | None:
     return max(launches, key=lambda launch: launch.share or 0, default=None)
 
 
-def _row(name: str, told: str, pair: Sequence[float | None]) -> list[Row]:
-    """Nothing where both are zero or absent."""
+def _row(name: str, unit: str, told: str, pair: Sequence[float | None]) -> list[Row]:
+    """Nothing where both are zero or absent. Units of `OF_LARGE` are told by size."""
     if not any(pair):
         return []
-    texts = ["" if value is None else f"{value:.4g}" for value in pair]
+    top = max(value or 0 for value in pair) if unit in OF_LARGE else 0
+    scale = next((scale for scale in LARGE if top >= scale), 1.0)
+    large = f"{LARGE[scale]}{OF_LARGE[unit]}" if scale > 1 else unit
+    texts = ["" if value is None else _number(value / scale) for value in pair]
     before, after = pair
     ratio = f"{after / before:.3g}" if before and after is not None else ""
-    return [Row(name, told, texts[0], texts[1], ratio)]
+    return [Row(name, f"{large}: {told}", texts[0], texts[1], ratio)]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1e4 else f"{value:.4g}"
 
 
 def hottest(profile: Profile | None, count: int = 4) -> list[tuple[int, float]]:

@@ -125,7 +125,8 @@ if (tree) {
 
 // Tables: a column's head sorts by it; numbers as numbers, what has none at the end.
 function value(row, column) {
-  const text = row.cells[column].textContent.trim();
+  const cell = row.cells[column];
+  const text = (cell.dataset.sort ?? cell.textContent).trim().replace(/(\d),(?=\d{3})/g, "$1");
   const number = text.match(/^[~$]?-?[\d.]+(e[+-]?\d+)?/);
   return text === "" ? null : number ? Number(number[0].replace(/[~$]/, "")) : text;
 }

@@ -20,6 +20,7 @@ from beamsearch.report import belief, plots, words
 from beamsearch.report.code import annotated, difference, highlighted, visible
 from beamsearch.report.counters import below_least, counters, hottest, scope
 from beamsearch.report.numbers import clock, progress
+from beamsearch.report.roofline import roofline
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.report.texts import Texts
 from kernel_profiling.profile import Launch
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _NAME = re.compile(r"\br\d+-[swp]\d+(-v\d+)?(-[ft]\d+)*\b")
+_CODE = re.compile(r"`([^`\n]+)`")
 NO_PLOTS = "no plots: matplotlib is not installed here; `pip install matplotlib`, then `report RUN`"
 
 
@@ -125,7 +127,7 @@ def _plots(run: RunData) -> dict[str, plots.Plot | None]:
     return {
         "curve": plots.curve(run),
         "effort": plots.effort(run),
-        "roofline": plots.roofline(run),
+        "roofline": roofline(run),
     }
 
 
@@ -165,10 +167,16 @@ def _card(run: RunData, texts: Texts, candidate: Candidate) -> str:
             beside.append((title, texts.link(path)))
         else:
             shown.append((title, texts.add(name, visible(path.read_text()))))
+    titles = {title for title, _ in (*shown, *beside)}
+    answered = [t.removesuffix("reply") for t in titles if t.endswith("reply")]
+    alone = any(f"{title}prompt" not in titles for title in answered)
     return _rendered(
         "card.html.j2",
         run=run,
         c=candidate,
+        promptless="A reply without its prompt: the run's folder has that no more."
+        if alone
+        else "",
         shown=shown,
         beside=beside,
         brief=brief,
@@ -237,22 +245,22 @@ def _environment() -> Environment:
         "style": Markup(plots.theme() + (folder / "page.css").read_text()),
         "script": Markup(script),
         "script_hash": digest,
-        "linked": _linked,
+        "linked": linked,
         "svg": lambda plot, run: Markup(_titled(plot.svg, run)),
     }
     return environment
 
 
-def _linked(run: RunData, text: str) -> Markup:
-    """The text, in which the names of candidates lead to their cards."""
-    return Markup(
-        _NAME.sub(
-            lambda found: (
-                f'<a href="#{found[0]}">{found[0]}</a>' if found[0] in run.candidates else found[0]
-            ),
-            str(escape(visible(text))),
-        )
+def linked(run: RunData, text: str) -> Markup:
+    """The text, in which the names of candidates lead to their cards, and what stands between
+    backticks is code."""
+    names = _NAME.sub(
+        lambda found: (
+            f'<a href="#{found[0]}">{found[0]}</a>' if found[0] in run.candidates else found[0]
+        ),
+        str(escape(visible(text))),
     )
+    return Markup(_CODE.sub(r"<code>\1</code>", names))
 
 
 def _titled(svg: str, run: RunData) -> str:

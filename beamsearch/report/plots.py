@@ -12,14 +12,13 @@ from markupsafe import escape
 
 from beamsearch.records.baselines import called
 from beamsearch.records.candidate import Candidate
+from beamsearch.report.run_data import RunData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from beamsearch.report.run_data import RunData
-    from kernel_profiling.profile import Floor
 
 COLOURS = {
     "--ink": "#010203",
@@ -178,70 +177,6 @@ def effort(run: RunData) -> Plot | None:
     return Plot(drawn("effort", (9, 2.8), draw), told)
 
 
-def roofline(run: RunData) -> Plot | None:
-    """Every verified kernel under what the GPU can do; None without a floor.
-
-    The work is the problem's least FLOPs; where it has none, its least bytes.
-    """
-    floor = run.record.floor
-    if floor is None or not floor.least_bytes:
-        return None
-    work = floor.flops or floor.least_bytes
-    scale = 1e12 if floor.flops else 1e9
-    what = "FLOPs" if floor.flops else "needed bytes"
-    unit = "TFLOP/s" if floor.flops else "GB/s of needed bytes"
-    rates = {name: work / run.seconds(name) / scale for name in run.times}
-    traffic = {name: p.traffic.get("dram") for name in rates if (p := run.profile(name))}
-    reach = {name: work / moved for name, moved in traffic.items() if moved}
-
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        _roof(axes, floor, work, scale, list(reach.values()))
-        _marked(axes, [(x, rates[name], run.candidates[name]) for name, x in reach.items()], run)
-        rug = [rate for name, rate in rates.items() if name not in reach]
-        if rug:
-            axes.plot(
-                [0.006] * len(rug),
-                rug,
-                linestyle="",
-                marker="_",
-                markersize=9,
-                label="not profiled",
-                color=COLOURS["--other"],
-                transform=axes.get_yaxis_transform(),
-            )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        _plain_ticks(axes.xaxis, "")
-        _plain_ticks(axes.yaxis, "")
-        axes.set_xlabel(f"{what} a byte that device memory moves")
-        axes.set_ylabel(f"{run.about}{unit}")
-        axes.legend(frameon=False, fontsize=9)
-
-    told = (
-        f"{len(reach)} of {len(rates)} verified kernels have a profile and stand under the roof; "
-        f"the others are ticks at the left edge. Rates are the problem's own least {what} over a "
-        "kernel's time, not what its instructions did, which may be more. The winner does "
-        f"{run.about}"
-        f"{rates.get(run.winner.name, 0):.4g} {unit}; at the floor it would be "
-        f"{run.about}{work / floor.time_ms * 1e3 / scale:.4g}."
-    )
-    return Plot(drawn("roofline", (9, 4.2), draw), told)
-
-
-def _roof(axes: Axes, floor: Floor, work: float, scale: float, reach: Sequence[float]) -> None:
-    """What the GPU can do at most, and the floor on it. `reach`: where kernels stand."""
-    least = work / floor.least_bytes
-    bandwidth = floor.bandwidth_gb_s * 1e9 / scale
-    top = floor.flops_rate_tflop_s if floor.flops else float("inf")
-    low, high = min([*reach, least]) / 2, max([*reach, least]) * 2
-    steps = [low * (high / low) ** (i / 100) for i in range(101)]
-    colour = COLOURS["--floor"]
-    axes.plot(steps, [min(top, x * bandwidth) for x in steps], color=colour, label="the roof")
-    place = [least], [work / floor.time_ms * 1e3 / scale]
-    axes.plot(*place, marker="D", linestyle="", color=colour, label="the floor")
-
-
 def small_curve(run: RunData) -> str:
     """The running best by candidates, as a picture of its own."""
 
@@ -305,10 +240,10 @@ def _candidates(axes: Axes, run: RunData, places: Sequence[tuple[float, Candidat
         color=COLOURS["--other"],
         linewidth=0.8,
     )
-    _marked(axes, points, run)
+    marked(axes, points, run)
 
 
-def _marked(axes: Axes, points: Sequence[tuple[float, float, Candidate]], run: RunData) -> None:
+def marked(axes: Axes, points: Sequence[tuple[float, float, Candidate]], run: RunData) -> None:
     """A mark a candidate, which leads to its card; the winner's is a star."""
     others = [point for point in points if point[2].name != run.winner.name]
     won = [point for point in points if point[2].name == run.winner.name]
@@ -353,11 +288,11 @@ def _lines(axes: Axes, run: RunData) -> None:
 
 def _speedups(axes: Axes, run: RunData) -> None:
     axes.set_yscale("log")
-    _plain_ticks(axes.yaxis, "x")
+    plain_ticks(axes.yaxis, "x")
     axes.set_ylabel(f"{run.about}speedup over the input kernel")
 
 
-def _plain_ticks(axis: Axis, unit: str) -> None:
+def plain_ticks(axis: Axis, unit: str) -> None:
     """Ticks of a logarithmic axis as plain numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter
 

@@ -41,15 +41,20 @@ class Change:
     """`~` where times are modelled."""
 
     def __str__(self) -> str:
-        """Of its speed, for a column whose head says so."""
-        return f"{self.about}{self.speedup:.3f}x ({self.word})"
+        """As `than`, for a column whose head says than what: `1.958x faster`."""
+        if self.word == "tie":
+            return f"tie ({self.about}{self.speedup:.3f}x)"
+        return f"{self._factor()} {self.word}"
 
     def than(self, other: str) -> str:
         """`1.958x faster than r0-s0`."""
         if self.word == "tie":
             return f"as fast as {other} within the noise ({self.about}{self.speedup:.3f}x)"
+        return f"{self._factor()} {self.word} than {other}"
+
+    def _factor(self) -> str:
         factor = self.speedup if self.word == "faster" else 1 / self.speedup
-        return f"{self.about}{factor:.3f}x {self.word} than {other}"
+        return f"{self.about}{factor:.3f}x"
 
 
 class RunData:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from beamsearch.records.amounts import amount
 from beamsearch.records.baselines import BASELINES, called
-from beamsearch.records.candidate import Candidate
+from beamsearch.records.candidate import OPEN, Candidate
 from beamsearch.records.job import Comparison
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.ratios import comparable_times
@@ -243,6 +243,19 @@ def directions(run: RunData) -> list[tuple[str, Counter[str], str]]:
         gains = {c.name: change.speedup for c in some if (change := run.against(c, c.parent))}
         rows.append((direction, counts, max(gains, key=gains.__getitem__, default="")))
     return rows
+
+
+def aim(run: RunData, candidate: Candidate) -> str:
+    """What its worker was sent after: the direction, and what its parent's profile says of it."""
+    direction = candidate.direction
+    if direction is None:
+        return "nothing in particular"
+    told = str(direction).replace("_", " ").replace(OPEN, "open: no finding was given", 1)
+    parent = run.candidates.get(candidate.parent or "")
+    for finding in run.findings(parent) if parent else []:
+        if direction.finding in (finding.kind, *finding.seen_as):
+            return f"{told} ({finding.title[0].lower()}{finding.title[1:]})"
+    return told
 
 
 def different_words(candidates: Sequence[Candidate]) -> dict[str, str]:

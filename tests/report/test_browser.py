@@ -1,5 +1,6 @@
 """Pages in headless Chromium: silent, without a request, and usable with a mouse and with keys."""
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -124,6 +125,19 @@ def test_tables_sort_by_clicks_and_keys(opened, recorded):
     cells = page.locator("#all tbody tr td:nth-child(4)").all_inner_texts()
     assert [float(cell.removesuffix("x")) for cell in cells] == speedups[::-1]
     assert page.locator("#all th[aria-sort]").get_attribute("aria-sort") == "descending"
+
+
+def test_a_column_of_gains_sorts_by_the_gain(opened, recorded):
+    page = opened(recorded)
+    head = page.locator("#all th button", has_text="against its parent")
+    place = 1 + page.locator("#all th").all_text_contents().index("against its parent")
+    head.click()
+    gains = []
+    for cell in page.locator(f"#all tbody tr td:nth-child({place})").all_inner_texts():
+        if cell:
+            factor = float(re.search(r"[\d.]+", cell)[0])
+            gains.append(1 / factor if cell.endswith("slower") else factor)
+    assert gains == sorted(gains) and gains[0] < 1 < gains[-1]
 
 
 def test_a_mark_in_a_plot_leads_to_its_card(opened, recorded):

@@ -1,6 +1,6 @@
 """Counters that say something, of two kernels."""
 
-from beamsearch.report.counters import below_least, changed, counters, hottest, scope
+from beamsearch.report.counters import TRAFFIC, below_least, changed, counters, hottest, scope
 from kernel_profiling.profile import Launch, LineCounters, Profile
 
 
@@ -22,6 +22,18 @@ def test_what_is_nothing_in_both_kernels_is_left_out():
     assert names(None, quiet) == names(quiet, quiet)
     assert "l1 hit rate" in names(quiet, profile(l1_hit_rate=30.0))
     assert "atomic sectors" in names(profile(atomic_sectors=5.0), quiet)
+
+
+def test_large_amounts_are_told_in_their_units():
+    one = profile(dram=2.126e9, sm_clock_hz=1.75e9, dram_read_bytes=999_999.0, instructions=2.5e6)
+    two = profile(dram=0.5e9, sm_clock_hz=1.5e9, dram_read_bytes=4.0, instructions=9000.0)
+    told = {row.name: (row.before, row.after, row.told) for row in counters(one, two)}
+    assert told["traffic at dram"] == ("2.126", "0.5", f"GB: {TRAFFIC['dram']}")
+    assert told["sm clock hz"][:2] == ("1.75", "1.5")
+    assert told["sm clock hz"][2].startswith("GHz: ")
+    assert told["dram read bytes"][:2] == ("999,999", "4")
+    assert told["dram read bytes"][2].startswith("byte: ")
+    assert told["instructions"][:2] == ("2,500,000", "9000")
 
 
 def test_matrix_units_are_told_of_where_a_matrix_instruction_ran():

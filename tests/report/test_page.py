@@ -18,8 +18,9 @@ from beamsearch.records.trace import write_record
 from beamsearch.records.verdict import Outcome, Verdict
 from beamsearch.report.belief import tied
 from beamsearch.report.code import visible
-from beamsearch.report.page import leave_report, write_comparison, write_report
-from beamsearch.report.run_data import Change, RunData
+from beamsearch.report.page import leave_report, linked, write_comparison, write_report
+from beamsearch.report.roofline import roofline
+from beamsearch.report.run_data import INPUT, Change, RunData
 from beamsearch.report.words import failures, in_vain, lost, spread, swept
 from tests.report.made import (
     HOSTILE,
@@ -33,7 +34,13 @@ from tests.report.made import (
     multiplied,
 )
 
+
 KINDS = ("lessons", "patterns_to_avoid")
+
+
+def as_shown(text: str) -> str:
+    """An author's text as a page shows it: what stands between backticks is code."""
+    return re.sub(r"`([^`\n]+)`", r"\1", visible(text))
 
 
 class Page(HTMLParser):
@@ -139,7 +146,7 @@ def test_every_candidate_stands_in_the_table_as_in_the_records(run, page):
         assert row["time [20th, 80th percentile]"] == spread(candidate.measurement)
         its_input = run.trace.input_time_ms(candidate.measurement.visit)
         assert row["over input"] == f"{its_input / candidate.measurement.time_ms:.3f}x"
-        assert row["description"] == visible(candidate.description)
+        assert row["description"] == as_shown(candidate.description)
         assert row["visit"] == candidate.measurement.visit
 
 
@@ -248,7 +255,7 @@ def test_what_was_in_vain_is_told_with_what_was_learned(tmp_path):
     for kernels in run.workers:
         told = [text for kind in KINDS for text in run.lessons(kernels[0], kind)]
         assert told
-        shown = [" ".join(text.split()) in section for text in told]
+        shown = [" ".join(as_shown(text).split()) in section for text in told]
         assert all(shown) if kernels in told_of else not any(shown)
     gains = [run.against(c, c.parent) for kernels in vain for c in kernels]
     assert not any(gain and gain.word == "faster" for gain in gains)
@@ -290,6 +297,24 @@ def test_a_slower_kernel_is_so_many_times_slower():
     assert Change(0.511, "slower", "").than("r1-w0-v0") == "1.957x slower than r1-w0-v0"
     assert Change(1.958, "faster", "~").than("r0-s0") == "~1.958x faster than r0-s0"
     assert Change(1.003, "tie", "").than("it") == "as fast as it within the noise (1.003x)"
+    assert str(Change(0.511, "slower", "~")) == "~1.957x slower"
+    assert str(Change(1.958, "faster", "")) == "1.958x faster"
+    assert str(Change(0.997, "tie", "")) == "tie (0.997x)"
+
+
+def test_the_roofline_names_the_kernels_that_matter():
+    run = RunData(opened_run(WITH_MODEL))
+    drawn = roofline(run)
+    profiled = {name for name in run.times if run.profile(name)}
+    named = {run.winner.name, INPUT, *(c.name for c in run.bests)} & profiled
+    assert len(named) > 2 and named < profiled
+    assert {name for name in profiled if f">{name}</text>" in drawn.svg} == named
+
+
+def test_what_stands_between_backticks_is_code_and_stays_text():
+    run = RunData(opened_run(PLAYBOOK))
+    told = linked(run, "`a<b>` of `r0-s0`; a ` alone")
+    assert told == ('<code>a&lt;b&gt;</code> of <code><a href="#r0-s0">r0-s0</a></code>; a ` alone')
 
 
 def test_what_came_after_the_last_round_is_told(tmp_path):

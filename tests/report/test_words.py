@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from beamsearch.records.candidate import OPEN, Direction
 from beamsearch.records.packed import opened_run
 from beamsearch.report import words
 from beamsearch.report.run_data import RunData
@@ -45,6 +46,21 @@ def test_a_small_finding_does_not_come_or_go_with_its_threshold():
     after = [finding(occupancy, 2.0, latency)]
     assert words.only_in(before, after) == [f"{narrow} (up to 1.40x)"]
     assert words.only_in(after, before) == [f"{occupancy} (up to 2.00x)"]
+
+
+def test_a_direction_is_told_with_what_the_profile_said():
+    run = RunData(opened_run(WITH_FAILURE))
+    sent = [c for c in run.candidates.values() if c.direction]
+    told = {words.aim(run, c) for c in sent}
+    for c in sent:
+        parent = run.candidates[c.parent]
+        titles = [f.title.lower() for f in run.findings(parent) if f.kind == c.direction.finding]
+        assert words.aim(run, c).startswith(str(c.direction.finding).replace("_", " ")[:4])
+        assert not titles or f"({titles[0]})" in words.aim(run, c).lower()
+    assert any("(" in text for text in told)
+    free = sent[0].with_values(direction=Direction(finding=OPEN, plan=1))
+    assert words.aim(run, free) == "open: no finding was given, plan 2"
+    assert words.aim(run, sent[0].with_values(direction=None)) == "nothing in particular"
 
 
 def test_what_gained_most_is_told_of_a_direction_and_what_lost_beside_it():
