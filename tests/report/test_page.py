@@ -34,7 +34,6 @@ from tests.report.made import (
     multiplied,
 )
 
-
 KINDS = ("lessons", "patterns_to_avoid")
 
 
