@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from beamsearch.proposer.questions import Diagnosis, Sketch
+from beamsearch.records.candidate import Candidate
 from beamsearch.records.trace import Trace, read_record
-from beamsearch.search.difference import plans_apart
+from beamsearch.search.difference import kernels_apart, plans_apart, spread
 
 STRATEGY = "strategy.json"
 UNTOLD = 1.1
@@ -18,6 +19,18 @@ def plans(trace: Trace, number: int) -> dict[int, Diagnosis]:
     """What the workers of a round planned, by worker."""
     paths = sorted(trace.round(number).glob(f"workers/w*/{STRATEGY}"))
     return {int(path.parent.name.removeprefix("w")): read_record(path, Diagnosis) for path in paths}
+
+
+def differences(
+    trace: Trace, number: int, candidates: Sequence[Candidate]
+) -> dict[str, float | None]:
+    """How different a round's plans are, and the kernels that were written for them."""
+    written = [c for c in candidates if c.kernel_file and not (c.repair_of or c.tuned_from)]
+    texts = [plan.plan for plan in plans(trace, number).values()]
+    return {
+        "plans_apart": spread(texts, plans_apart),
+        "kernels_apart": spread([trace.kernel_source(c) for c in written], kernels_apart),
+    }
 
 
 def expectations(trace: Trace, rounds: int) -> dict[tuple[int, int | None], float]:

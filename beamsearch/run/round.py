@@ -42,7 +42,7 @@ from beamsearch.run.person import (
     is_unheard,
     resume_command,
 )
-from beamsearch.run.plans import expectations, plans
+from beamsearch.run.plans import differences, expectations
 from beamsearch.run.prefetch import begin_profiles
 from beamsearch.run.progress import Progress
 from beamsearch.run.results import (
@@ -64,7 +64,6 @@ from beamsearch.search import (
     deal,
     stop_reason,
 )
-from beamsearch.search.difference import kernels_apart, plans_apart, spread
 
 
 def hand_over(mailbox: Mailbox) -> Waiting:
@@ -392,9 +391,4 @@ class Rounds:
         """How different the round's plans are, and the kernels written for them."""
         if not self.shared.proposer.reads_prompts:
             return {}
-        written = [c for c in candidates if c.kernel_file and not (c.repair_of or c.tuned_from)]
-        texts = [plan.plan for plan in plans(self.shared.trace, number).values()]
-        return {
-            "plans_apart": spread(texts, plans_apart),
-            "kernels_apart": spread([self.shared.source(c) for c in written], kernels_apart),
-        }
+        return differences(self.shared.trace, number, candidates)
