@@ -10,7 +10,7 @@ import pytest
 from beamsearch.gpu.environment import devices
 from tests.sample import is_drawn
 
-SAMPLED = 6
+SAMPLED = 12
 
 
 def pytest_addoption(parser):
