@@ -105,6 +105,7 @@ def belief(run: RunData) -> list[str]:
         times = [f"{called(name)} {spread(time)}" for name, time in known if time is not None]
         told += [f"As the run began, the baselines took: {', '.join(times)}."] if times else []
     told += [*errors(run.examination, measured=not run.modelled), *_compared_with(run)]
+    told += timed_twice(run)
     ties = tied(run)
     told.append(
         f"Within the noise of {run.noise:.0%}, by which times of one kernel may differ, these are "
@@ -115,6 +116,24 @@ def belief(run: RunData) -> list[str]:
     if run.record.floor is not None and run.record.floor.corrected:
         told.append(f"The floor was corrected: {run.record.floor.corrected}.")
     return told
+
+
+def timed_twice(run: RunData) -> list[str]:
+    """By how much the two timings of one kernel differ, where kernels were timed twice."""
+    differences = {}
+    for name in run.in_turns:
+        own = run.candidates[name].measurement
+        if own is not None and own.visit is not None:
+            alone = own.time_ms / run.trace.input_time_ms(own.visit)
+            differences[name] = max(alone, run.times[name]) / min(alone, run.times[name]) - 1
+    if not differences:
+        return []
+    name = max(differences, key=differences.__getitem__)
+    return [
+        "A kernel is timed as it is judged, and what seems to win once more, in turns with the "
+        f"best before it. The two differ by up to {differences[name]:.1%} here ({name}), as "
+        "ratios to the input kernel: between kernels timed once, less than that says little."
+    ]
 
 
 def _compared_with(run: RunData) -> list[str]:
@@ -178,9 +197,12 @@ def floor(run: RunData) -> str:
         f"{found.bandwidth_gb_s:.0f} GB/s"
     )
     if found.flops:
+        moved_ms = found.least_bytes / found.bandwidth_gb_s / 1e6
+        done_ms = found.flops / found.flops_rate_tflop_s / 1e9
+        longer = "the arithmetic, which takes" if done_ms > moved_ms else "the bytes, which take"
         told += (
             f", or the least arithmetic, {found.flops / 1e9:.1f} GFLOP at "
-            f"{found.flops_rate_tflop_s:.0f} TFLOP/s, whichever takes longer"
+            f"{found.flops_rate_tflop_s:.0f} TFLOP/s: {longer} longer"
         )
     if found.products == "tf32" and run.record.problem_dtype == "float32":
         told += "; products may be in TF32, as the reference's convolutions are"
@@ -188,9 +210,30 @@ def floor(run: RunData) -> str:
         return f"{told}. Rates are the datasheet's, which nothing reaches."
     card = run.floor_card
     return (
-        f"{told}. Rates were measured on one card of this model{f' ({card})' if card else ''}; "
-        "other cards and other visits differ by a percent or two, so that a time within 2% is at "
-        "the floor."
+        f"{told}. Rates were measured on one card of this model{f' ({card})' if card else ''}, by "
+        f"copies{' and by a large torch.mm of random numbers' if found.flops else ''}; other cards "
+        "and other visits differ by a percent or two, so that a time within 2% is at the floor."
+        f"{beyond(run)}"
+    )
+
+
+def beyond(run: RunData) -> str:
+    """Which kernel's matrix units did more a second than the floor's rate, where that is known to
+    be in the same format."""
+    floor = run.record.floor
+    if floor is None or not floor.flops or floor.products != run.record.problem_dtype:
+        return ""
+    rates = {}
+    for name in run.times:
+        profile = run.profile(name)
+        done = sum(n.metrics.get("matrix_flops") or 0 for n in profile.launches) if profile else 0
+        rates[name] = done / run.seconds(name) / 1e12
+    name = max(rates, key=rates.__getitem__)
+    if rates[name] <= 1.01 * floor.flops_rate_tflop_s:
+        return ""
+    return (
+        f" It is no limit: the matrix units did {rates[name]:.0f} TFLOP/s in {name}, products with "
+        "zeros and others that the problem does not need among them."
     )
 
 

@@ -39,7 +39,7 @@ BUSY = {
 """What is told of the longest launches of two kernels."""
 LEAST_BUSY = 10.0
 """Percent; what is less busy in both says little."""
-CLEARLY = 0.1
+CLEARLY = 0.05
 """A difference below this share is not told."""
 LARGE = {1e9: "G", 1e6: "M"}
 OF_LARGE = {"byte": "B", "Hz": "Hz"}
@@ -79,9 +79,10 @@ def counters(before: Profile | None, after: Profile | None) -> list[Row]:
     return rows
 
 
-def changed(before: Profile | None, after: Profile | None) -> list[str]:
+def changed(before: Profile | None, after: Profile | None, about: str = "") -> list[str]:
     """What differs clearly between two kernels: bytes that a call moves at each level, launches,
-    and of their longest launches the registers and how busy it keeps units and issue slots."""
+    and of their longest launches the time, the registers and how busy it keeps units and slots.
+    `about`: the sign of a modelled time."""
     if before is None or after is None:
         return []
     told = []
@@ -93,9 +94,15 @@ def changed(before: Profile | None, after: Profile | None) -> list[str]:
     if counts[0] != counts[1]:
         told.append(f"launches {counts[0]}, now {counts[1]}")
     one, other = _largest(before), _largest(after)
-    if one is None or other is None:
-        return told
+    longest = _changed_in(one, other, about) if one and other else []
+    return told + [f"in the longest launch {', '.join(longest)}"] * bool(longest)
+
+
+def _changed_in(one: Launch, other: Launch, about: str) -> list[str]:
     longest = []
+    times = [launch.duration_us for launch in (one, other)]
+    if times[0] and times[1] and _differ(times[0], times[1]):
+        longest.append(f"{about}{times[0] / 1e3:.4g} ms, now {about}{times[1] / 1e3:.4g} ms")
     if one.registers and other.registers and _differ(one.registers, other.registers):
         longest.append(f"registers a thread {one.registers}, now {other.registers}")
     for name, what in BUSY.items():
@@ -104,7 +111,7 @@ def changed(before: Profile | None, after: Profile | None) -> list[str]:
             continue
         if _differ(was, now):
             longest.append(f"{what} {was:.0f}%, now {now:.0f}%")
-    return told + [f"in the longest launch {', '.join(longest)}"] * bool(longest)
+    return longest
 
 
 def _differ(one: float, other: float) -> bool:

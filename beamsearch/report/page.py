@@ -84,6 +84,7 @@ def run_page(run: RunData, texts: Texts) -> str:
         title=f"{run.record.problem}: {winner.name}",
         plots=_plots(run),
         lineage=[words.step(run, c) for c in run.lineage(winner)],
+        line={c.name for c in run.lineage(winner)},
         bests=[
             (c, run.against(c, before.name), before.name)
             for before, c in zip(run.bests, run.bests[1:], strict=False)

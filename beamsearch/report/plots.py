@@ -310,7 +310,7 @@ def _told(run: RunData) -> str:
         lines.append(f"the floor {run.about}{run.floor_speedup:.2f}x")
     against = f" Lines: {', '.join(lines)}." if lines else ""
     return (
-        "Speedup over the input kernel in the same visit (one stay of the run on one GPU)"
+        "Speedup over the input kernel, by ratios each taken in one visit (a stay on one GPU)"
         f"{', of confirmed wins as the confirmation measured it' if run.in_turns else ''}, on a "
         "logarithmic scale; bars go from the "
         f"20th to the 80th percentile. The best so far: {steps or 'the input kernel'}.{against}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 
 from beamsearch.records.amounts import amount
 from beamsearch.records.baselines import BASELINES, called
@@ -20,6 +21,8 @@ from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.search.pairs import MODELLED_NOISE, NOISE, paired
 from kernel_profiling.profile import Finding
 
+LONGEST = 200
+"""Letters of why a configuration failed."""
 CLEAR = 1.1
 """The least bound of a finding by whose coming or going a kernel is told from another."""
 
@@ -81,11 +84,12 @@ def sentence(run: RunData) -> str:
 def cost(run: RunData) -> str:
     """Time, calls, tokens and dollars."""
     totals = run.record.totals
-    told = [f"{amount(totals.candidates, 'candidate')} in {clock(totals.seconds)}"]
+    told = [f"{amount(totals.candidates, 'candidate')} in {clock(totals.seconds)} of work"]
     if run.after_rounds_s is not None:
         told[0] += f", {clock(run.after_rounds_s)} of it for the final timing and examination"
     if any(line.batch for line in run.ledger):
-        told[0] += ", not counting how long a model's answers through batch files took"
+        told[0] += ", without the time that a model's answers through batch files took, which no "
+        told[0] += "record holds"
     if not run.ledger:
         return f"{told[0]}; no model was asked"
     about = "about " if any(line.estimated for line in run.ledger) else ""
@@ -168,13 +172,13 @@ def in_vain(run: RunData) -> list[list[Candidate]]:
 def lost(run: RunData) -> list[tuple[Candidate, list[Candidate]]]:
     """The best of a round, and the kernels of each worker that gained on its parent but is slower
     than that by more than the noise."""
-    vain, found = in_vain(run), []
+    vain, found = {own[0].name for own in in_vain(run)}, []
     bests = {record.round: record.best for record in run.rounds}
     for own in run.workers:
         best = bests[own[0].round]
         changes = [run.against(c, best) for c in own]
         words = {change.word for change in changes if change}
-        if best is not None and own not in vain and words == {"slower"}:
+        if best is not None and own[0].name not in vain and words == {"slower"}:
             found.append((run.candidates[best], own))
     return found
 
@@ -199,7 +203,10 @@ def swept(run: RunData) -> list[str]:
     for record in run.rounds:
         for tuning in record.tunings:
             timed = [form.setting for form in tuning.forms[1:] if form.times_ms]
-            failed = Counter(form.reason for form in tuning.forms[1:] if not form.times_ms)
+            failed: dict[str, list[str]] = defaultdict(list)
+            for form in tuning.forms[1:]:
+                if not form.times_ms:
+                    failed[form.reason].append(form.setting)
             gain = tuning_gain(tuning, record)
             about = "~" if tuning.modelled else ""
             gained = f"{about}{gain:.2f}x faster" if gain > 1 else "nothing gained"
@@ -208,7 +215,8 @@ def swept(run: RunData) -> list[str]:
             line = f"{tuning.of}, {amount(len(timed), 'configuration')} timed"
             line += f", none of {itself}, which it autotunes itself" if itself else ""
             line += f": {', '.join(timed)}" if timed else ""
-            line += "".join(f"; {count} not: {why}" for why, count in failed.most_common())
+            for why, settings in failed.items():
+                line += f"; {', '.join(settings)} not: {shorten(why, LONGEST, placeholder=' …')}"
             told.append(f"{line}; {gained}")
     return told
 
@@ -287,7 +295,7 @@ def step(run: RunData, candidate: Candidate) -> dict[str, object]:
     come: list[str] = []
     moved: list[str] = []
     if origin is not None and run.profile(origin.name) and run.profile(candidate.name):
-        moved = changed(run.profile(origin.name), run.profile(candidate.name))
+        moved = changed(run.profile(origin.name), run.profile(candidate.name), run.about)
         before, after = run.findings(origin), run.findings(candidate)
         gone, come = only_in(before, after), only_in(after, before)
     return {

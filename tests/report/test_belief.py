@@ -6,7 +6,7 @@ from beamsearch.records.trace import read_record, write_record
 from beamsearch.report import belief
 from beamsearch.report.page import write_report
 from beamsearch.report.run_data import RunData
-from tests.report.made import PLAYBOOK, WITH_MODEL, copied, modelled
+from tests.report.made import PLAYBOOK, WITH_MODEL, confirmed, copied, modelled
 
 ONE, OTHER = "GPU-175924f2-1ea3", "GPU-ebbfffc8-7ea0"
 
@@ -124,3 +124,51 @@ def test_a_check_that_failed_is_not_said_to_decide_nothing():
     run.examination = looked
     line, *_ = belief.verified(run)
     assert "one (FAILED: " in line and "other (told, decides nothing: " in line
+
+
+def test_a_kernel_that_does_more_than_the_floors_rate_is_named():
+    run = RunData(opened_run(WITH_MODEL))
+    dtype, profile = run.record.problem_dtype, run.profile(run.winner.name)
+    work = [n.with_values(metrics={**n.metrics, "matrix_flops": 1e12}) for n in profile.launches]
+    rate = len(work) / run.seconds(run.winner.name)
+
+    def told(floor_rate, products):
+        floor = run.record.floor.with_values(
+            flops=10**12, flops_rate_tflop_s=floor_rate, products=products
+        )
+        changed_run = RunData(opened_run(WITH_MODEL))
+        changed_run.record = changed_run.record.with_values(floor=floor)
+        changed_run._profiles[run.winner.name] = profile.with_values(launches=work)
+        return belief.floor(changed_run)
+
+    text = told(rate / 2, dtype)
+    assert f"the matrix units did {rate:.0f} TFLOP/s in {run.winner.name}" in text
+    assert "by a large torch.mm" in text
+    assert "the matrix units did" not in told(rate * 2, dtype)
+    assert "the matrix units did" not in told(rate / 2, "another")
+
+
+def test_which_of_bytes_and_arithmetic_takes_longer_is_told(tmp_path):
+    floor = RunData(opened_run(WITH_MODEL)).record.floor
+    for number, (flops, longer) in enumerate(
+        [(10**15, "the arithmetic, which takes longer"), (10, "the bytes, which take longer")]
+    ):
+        more = floor.with_values(flops=flops, flops_rate_tflop_s=500.0)
+        assert longer in belief.floor(changed(tmp_path / str(number), floor=more))
+
+
+def test_how_far_two_timings_of_one_kernel_are_apart_is_told(tmp_path):
+    run = RunData(confirmed(tmp_path / "run"))
+    assert run.in_turns
+    (told,) = belief.timed_twice(run)
+    apart = {}
+    for name, turns in run.in_turns.items():
+        alone = run.candidates[name].measurement
+        before = run.candidates[turns.beside]
+        in_turns = turns.time.time_ms / turns.its_time.time_ms * run.times[before.name]
+        judged = alone.time_ms / run.trace.input_time_ms(alone.visit)
+        apart[name] = max(judged / in_turns, in_turns / judged) - 1
+    name = max(apart, key=apart.get)
+    assert f"({name})" in told and f"{apart[name]:.1%}" in told
+    run.in_turns = {}
+    assert belief.timed_twice(run) == []

@@ -75,6 +75,10 @@ def test_what_differs_clearly_between_two_kernels_is_told():
         "in the longest launch registers a thread 32, now 162, issue slots used 20%, now 57%",
     ]
     assert changed(before, before) == [] == changed(None, after)
+    slow = before.with_values(launches=[before.launches[0].with_values(duration_us=1647.0)])
+    fast = before.with_values(launches=[before.launches[0].with_values(duration_us=1799.0)])
+    assert changed(slow, fast) == ["in the longest launch 1.647 ms, now 1.799 ms"]
+    assert changed(slow, fast, "~") == ["in the longest launch ~1.647 ms, now ~1.799 ms"]
 
 
 def test_the_hottest_lines_are_those_of_the_launches_that_take_long():

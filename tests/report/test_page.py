@@ -327,7 +327,7 @@ def test_what_came_after_the_last_round_is_told(tmp_path):
     page = made(RunData(trace), tmp_path / "page.html")
     (end,) = [row for row in page.rows if row and row[0] == "end"]
     assert end[1] == record.best and end[-1] == "1:42"
-    assert "in 1:42, 0:35 of it for the final timing and examination" in page.text
+    assert "in 1:42 of work, 0:35 of it for the final timing and examination" in page.text
     assert "The final timing and examination came after that." in page.text
 
 
