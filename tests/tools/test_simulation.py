@@ -1,9 +1,10 @@
 """The landscape is what the records say, and searching it is repeatable and bounded."""
 
-import json
 import math
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,33 +12,42 @@ import pytest
 
 from beamsearch.records.candidate import Direction
 from beamsearch.search import STRATEGIES
+from tools.fit_landscape import held_against, of_the_playbook, runs_of_models
 from tools.simulation.chart import chart
-from tools.simulation.compare import PATIENCES, WORLDS, compare
+from tools.simulation.compare import PATIENCES, WORLDS, compare, world_of
 from tools.simulation.fit import fit, read_run
-from tools.simulation.landscape import Ground, fitted
+from tools.simulation.landscape import MODELS, PLAYBOOK, Ground, fitted
 from tools.simulation.trial import search
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-RECORDED = (
-    "04_Matrix_vector_multiplication",
-    "36_RMSNorm",
-    "43_Max_Pooling_3D",
-    "77_conv_transposed_3D_square_input_square_kernel___padded____dilated____strided__",
-    "82_conv_depthwise_2D_square_input_square_kernel",
-)
 
 
-def test_the_landscape_is_fitted_to_what_is_recorded():
-    runs = [read_run(ROOT / "artifacts" / "playbook" / name) for name in RECORDED]
-    table = json.loads((ROOT / "tests" / "data" / "h200_variants.json").read_text())
-    landscape = fit(runs, table["variants"])
-    assert landscape == fitted(), "python tools/fit_landscape.py fits it again"
-    assert landscape.steps >= 100 and landscape.variants >= 100
+def test_the_landscapes_are_fitted_to_what_is_recorded():
+    again = "python tools/fit_landscape.py fits it again"
+    assert of_the_playbook() == fitted(PLAYBOOK), again
+    runs = runs_of_models()
+    assert fit(runs, []) == fitted(MODELS), again
+    for line in held_against(runs, fitted(MODELS))[:2]:
+        measured, searched = map(float, re.findall(r"\d\.\d{3}", line))
+        assert searched == pytest.approx(measured, rel=0.05), line
+    assert fitted(PLAYBOOK).steps >= 100 and fitted(PLAYBOOK).variants >= 100
+    assert fitted(MODELS).steps >= 300 and len(fitted(MODELS).starts) >= 15
+
+
+def test_what_later_changes_of_models_give_is_counted_from_their_own():
+    run = read_run(ROOT / "artifacts" / "claude" / "43_Max_Pooling_3D")
+    later = [step for step in run.steps if not step.same and not step.first]
+    gains = [step.after / step.before for step in later if step.after < step.before]
+    assert len(later) > 10 and gains
+    assert not Counter(round(gain, 4) for gain in gains) - Counter(fitted(MODELS).shares)
+    alone = fit([run], [])
+    assert alone.later_gains == (len(gains) + 1) / (len(later) + 2)
+    assert len(alone.shares) > len(gains), "so few that what first changes did is counted too"
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_a_search_repeats_and_stays_above_the_floor_and_its_family(strategy):
-    landscape = fitted().model_copy(update=WORLDS["richer, failing"])
+    landscape = world_of("failing code")
     start = landscape.starts[2]
     one, other = (search(Ground(landscape, start, 3), strategy, 3) for _ in range(2))
     assert one.rounds == other.rounds
@@ -52,7 +62,9 @@ def test_a_search_repeats_and_stays_above_the_floor_and_its_family(strategy):
 
 
 def test_a_plan_tried_again_keeps_its_idea_and_gets_new_code():
-    landscape = fitted().model_copy(update={"first_plans": 0.5, "follows": 1.0, "failures": 0.5})
+    landscape = fitted(PLAYBOOK).model_copy(
+        update={"first_plans": 0.5, "follows": 1.0, "failures": 0.5}
+    )
     changed = fates = 0
     for seed in range(200):
         ground = Ground(landscape, landscape.starts[2], seed)
@@ -67,7 +79,7 @@ def test_a_plan_tried_again_keeps_its_idea_and_gets_new_code():
 
 
 def test_more_patience_costs_more_and_loses_less():
-    curves = compare(fitted(), 4)
+    curves = compare(4)
     assert [(c.world, c.strategy) for c in curves] == [(w, s) for w in WORLDS for s in STRATEGIES]
     for curve in curves:
         used, lost = zip(*(curve.patience[n] for n in PATIENCES), strict=True)

@@ -25,20 +25,19 @@ def simulate(
 ) -> None:
     """Compare the strategies of `run` at equal candidates.
 
-    They search a landscape fitted to recorded runs on an H200 and to variants written by hand, by
-    the functions that a run uses. No GPU, no model; about a minute.
+    They search landscapes fitted to recorded runs, of the playbook (and to variants written by
+    hand) and of models, by the functions that a run uses. No GPU, no model; a few minutes.
     """
     import json as json_module
 
     from beamsearch.records.trace import write_text
     from tools.simulation.chart import chart
     from tools.simulation.compare import compare
-    from tools.simulation.landscape import fitted
+    from tools.simulation.landscape import MODELS, PLAYBOOK, fitted
 
-    landscape = fitted()
     if svg is not None:
         write_text(svg, "")  # where it cannot be written, before the work is done
-    curves = compare(landscape, seeds, processes=os.cpu_count() or 1)
+    curves = compare(seeds, processes=os.cpu_count() or 1)
     if svg is not None:
         write_text(svg, chart(curves))
     if json:
@@ -46,10 +45,15 @@ def simulate(
             json_module.dumps({"curves": [curve.model_dump(mode="json") for curve in curves]})
         )
         return
-    problems = len(landscape.starts)
+    for name, file in (("The playbook's", PLAYBOOK), ("Models'", MODELS)):
+        landscape = fitted(file)
+        variants = f" and {landscape.variants} measured variants" if landscape.variants else ""
+        typer.echo(
+            f"{name}: {landscape.steps} measured steps{variants} of {len(landscape.starts)} "
+            "problems."
+        )
     typer.echo(
-        f"Landscape: {landscape.steps} measured steps and {landscape.variants} measured variants "
-        f"of {problems} problems.\nBest time over the floor after so many candidates, geometric "
+        f"Best time over the floor after so many candidates, geometric "
         f"mean of the problems, mean of {seeds} seeds ± standard error:\n"
     )
     for line in table(curves):

@@ -6,23 +6,23 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from pathlib import Path
 from statistics import fmean, stdev
 
 from beamsearch.records.record import Record
 from beamsearch.search import STRATEGIES
-from tools.simulation.landscape import Ground, Landscape
+from tools.simulation.landscape import MODELS, PLAYBOOK, Ground, Landscape, fitted
 from tools.simulation.trial import USUAL, search
 
-WORLDS: dict[str, dict[str, float]] = {
-    "as recorded": {},
-    "no later gains": {"later_gains": 0.0},
-    "code that fails": {"failures": 0.4},
-    "richer ideas": {"later_plans": 0.5, "later_gains": 0.3},
-    "richer, failing": {"later_plans": 0.5, "later_gains": 0.3, "failures": 0.3},
+WORLDS: dict[str, tuple[Path, dict[str, float]]] = {
+    "playbook": (PLAYBOOK, {}),
+    "no later gains": (PLAYBOOK, {"later_gains": 0.0}),
+    "models": (MODELS, {}),
+    "failing code": (MODELS, {"failures": 0.4}),
+    "one step only": (MODELS, {"later_gains": 0.0}),
 }
-"""What the recorded runs say, and what they cannot say, changed one way and the other. They are of
-the built-in playbook, whose code does not fail and which has few ideas for a kernel that it has
-already rebuilt; of a model's first tries, 57.6% were correct in CudaForge's report."""
+"""What the recorded runs say, and the same changed: of a weaker model's first tries, 57.6% were
+correct in CudaForge's report, and its second thoughts may be worth nothing."""
 
 PATIENCES = (1, 2, 3, 4, 5, 6)
 A_ROUND = USUAL.workers * USUAL.variants
@@ -56,22 +56,26 @@ class Curve(Record):
         return self.best[math.ceil(candidates / A_ROUND)]
 
 
-def compare(
-    landscape: Landscape, seeds: int, *, rounds: int = USUAL.rounds, processes: int = 1
-) -> list[Curve]:
+def compare(seeds: int, *, rounds: int = USUAL.rounds, processes: int = 1) -> list[Curve]:
     """Every strategy in every world; a seed draws the same children for all of them."""
     asked = [(world, strategy) for world in WORLDS for strategy in STRATEGIES]
-    work = partial(curve, landscape, seeds=seeds, rounds=rounds)
+    work = partial(curve, seeds=seeds, rounds=rounds)
     if processes == 1:
         return [work(pair) for pair in asked]
     with ProcessPoolExecutor(processes) as pool:
         return list(pool.map(work, asked))
 
 
-def curve(landscape: Landscape, pair: tuple[str, str], *, seeds: int, rounds: int) -> Curve:
+def world_of(name: str) -> Landscape:
+    """The landscape of a world."""
+    file, changes = WORLDS[name]
+    return fitted(file).model_copy(update=changes)
+
+
+def curve(pair: tuple[str, str], *, seeds: int, rounds: int) -> Curve:
     """One strategy in one world."""
     world, strategy = pair
-    changed = landscape.model_copy(update=WORLDS[world])
+    changed = world_of(world)
     best: list[list[float]] = [[] for _ in range(rounds + 1)]
     stops: dict[int, list[tuple[float, float]]] = {patience: [] for patience in PATIENCES}
     for seed in range(seeds):

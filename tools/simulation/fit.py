@@ -24,6 +24,11 @@ MEMBERS = 3
 measure of what is possible."""
 
 
+ENOUGH = 30
+"""Later changes of the family that say by themselves what one gains or loses; of fewer, what first
+ones did is counted too."""
+
+
 @dataclass(frozen=True)
 class Step:
     """A measured child of a measured parent."""
@@ -53,6 +58,8 @@ class Run:
     floor_ms: float
     start: tuple[float, float]
     """Distance and slack of the first kernel."""
+    bests: list[float]
+    """The best distance so far after each round, 0 first, the slack in it."""
     steps: list[Step]
     judged: int
     correct: int
@@ -66,7 +73,8 @@ def read_run(folder: Path) -> Run:
     record = trace.run_record()
     if record.floor is None or record.environment.gpu is None:
         raise ValueError(f"{folder} has no measured times")
-    everyone = [c for done in trace.completed_rounds() for c in done.candidates]
+    rounds = trace.completed_rounds()
+    everyone = [c for done in rounds for c in done.candidates]
 
     def source(candidate: Candidate) -> str:
         return (trace.folder / (candidate.kernel_file or "")).read_text()
@@ -108,6 +116,12 @@ def read_run(folder: Path) -> Run:
         problem=record.problem,
         floor_ms=floor,
         start=(math.log(own / floor), math.log(times[first] / own)),
+        bests=[
+            math.log(
+                min(times[c.name] for c in everyone if c.round <= n and c.name in times) / floor
+            )
+            for n in range(len(rounds))
+        ],
         steps=steps,
         judged=sum(c.parent is not None for c in everyone),
         correct=len(steps),
@@ -139,7 +153,9 @@ def fit(runs: Sequence[Run], variants: Sequence[Mapping[str, Any]]) -> Landscape
         for run in runs
         for distance in templates.get(run.problem, {}).values()
     ]
-    changes = bests + [(step.before, step.after) for step in later]
+    changes = [(step.before, step.after) for step in later]
+    if len(later) < ENOUGH:
+        changes += bests
     tuned = [step for step in steps if step.same]
     return Landscape(
         starts=starts,

@@ -11,6 +11,7 @@ first. Nor does it know which finding is the right one: all directions of a pare
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,9 @@ from beamsearch.records.candidate import Direction
 from beamsearch.records.record import Record
 from beamsearch.records.trace import read_record
 
-FITTED = Path(__file__).with_name("landscape.json")
+PLAYBOOK = Path(__file__).with_name("playbook.json")
+MODELS = Path(__file__).with_name("models.json")
+"""What is fitted to the playbook's runs, and to models'."""
 
 
 class Family(Record):
@@ -45,7 +48,8 @@ class Start(Record):
 
 
 class Landscape(Record):
-    """`landscape.json`: every number, each counted in measured steps from a parent to a child."""
+    """`playbook.json` or `models.json`: every number is counted in measured steps from a parent to
+    a child."""
 
     starts: list[Start]
     first_plans: float
@@ -140,6 +144,7 @@ class Ground:
         return key, parent.distance + chance.choice(self.landscape.losses)
 
 
-def fitted() -> Landscape:
-    """The landscape that comes along."""
-    return read_record(FITTED, Landscape)
+@functools.cache
+def fitted(file: Path) -> Landscape:
+    """A landscape that comes along."""
+    return read_record(file, Landscape)
