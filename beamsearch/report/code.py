@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from functools import cache
 from typing import Any
 
@@ -14,12 +15,13 @@ _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
 _HIDDEN = (*range(0x7F, 0xA0), *_BIDI, 0x200B, 0x2028, 0x2029, 0xFEFF, *range(0xD800, 0xE000))
 _VISIBLE = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
 _VISIBLE |= {code: f"⟨U+{code:04X}⟩" for code in _HIDDEN}
+_SIGNS = re.compile(f"[{re.escape(''.join(map(chr, _VISIBLE)))}]")
 
 
 def visible(text: str) -> str:
     """The text with what a reader would not see, or what reorders a line, as visible signs: an
     escape as ␛, a change of direction as its number."""
-    return text.translate(_VISIBLE)
+    return _SIGNS.sub(lambda found: _VISIBLE[ord(found[0])], text)
 
 
 def highlighted(source: str) -> list[str]:
