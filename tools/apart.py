@@ -35,7 +35,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     for run in parser.parse_args().runs:
-        print("\n".join(lines(run.name, opened_run(run))))
+        for line in lines(run.name, opened_run(run)):
+            print(line)
 
 
 if __name__ == "__main__":

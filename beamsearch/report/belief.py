@@ -211,7 +211,7 @@ def floor(run: RunData) -> str:
     card = run.floor_card
     return (
         f"{told}. Rates were measured on one card of this model{f' ({card})' if card else ''}, by "
-        f"copies{' and by a large torch.mm of random numbers' if found.flops else ''}; other cards "
+        f"streaming{' and a large torch.mm of random numbers' if found.flops else ''}; other cards "
         "and other visits differ by a percent or two, so that a time within 2% is at the floor."
         f"{beyond(run)}"
     )
@@ -220,8 +220,8 @@ def floor(run: RunData) -> str:
 def beyond(run: RunData) -> str:
     """Which kernel's matrix units did more a second than the floor's rate, where that is known to
     be in the same format."""
-    floor = run.record.floor
-    if floor is None or not floor.flops or floor.products != run.record.problem_dtype:
+    found = run.record.floor
+    if found is None or not found.flops or found.products != run.record.problem_dtype:
         return ""
     rates = {}
     for name in run.times:
@@ -229,7 +229,7 @@ def beyond(run: RunData) -> str:
         done = sum(n.metrics.get("matrix_flops") or 0 for n in profile.launches) if profile else 0
         rates[name] = done / run.seconds(name) / 1e12
     name = max(rates, key=rates.__getitem__)
-    if rates[name] <= 1.01 * floor.flops_rate_tflop_s:
+    if rates[name] <= 1.01 * found.flops_rate_tflop_s:
         return ""
     return (
         f" It is no limit: the matrix units did {rates[name]:.0f} TFLOP/s in {name}, products with "

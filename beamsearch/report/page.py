@@ -78,13 +78,14 @@ def run_page(run: RunData, texts: Texts) -> str:
     for name in run.important:
         texts.add(f"card {name}", _card(run, texts, run.candidates[name]))
     winner = run.winner
+    line = run.lineage(winner)
     return _rendered(
         "run.html.j2",
         run=run,
         title=f"{run.record.problem}: {winner.name}",
         plots=_plots(run),
-        lineage=[words.step(run, c) for c in run.lineage(winner)],
-        line={c.name for c in run.lineage(winner)},
+        lineage=[words.step(run, c) for c in line],
+        line={c.name for c in line},
         bests=[
             (c, run.against(c, before.name), before.name)
             for before, c in zip(run.bests, run.bests[1:], strict=False)

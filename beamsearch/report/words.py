@@ -88,8 +88,7 @@ def cost(run: RunData) -> str:
     if run.after_rounds_s is not None:
         told[0] += f", {clock(run.after_rounds_s)} of it for the final timing and examination"
     if any(line.batch for line in run.ledger):
-        told[0] += ", without the time that a model's answers through batch files took, which no "
-        told[0] += "record holds"
+        told[0] += ", without the time that a model's answers through batch files took"
     if not run.ledger:
         return f"{told[0]}; no model was asked"
     about = "about " if any(line.estimated for line in run.ledger) else ""

@@ -11,13 +11,12 @@ from xml.etree import ElementTree
 import pytest
 
 from beamsearch.records.candidate import Direction
-from beamsearch.search import STRATEGIES
 from tools.fit_landscape import held_against, of_the_playbook, runs_of_models
 from tools.simulation.chart import chart
 from tools.simulation.compare import PATIENCES, WORLDS, compare, world_of
 from tools.simulation.fit import fit, read_run
 from tools.simulation.landscape import MODELS, PLAYBOOK, Ground, fitted
-from tools.simulation.trial import search
+from tools.simulation.trial import COMPARED, search
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -45,7 +44,7 @@ def test_what_later_changes_of_models_give_is_counted_from_their_own():
     assert len(alone.shares) > len(gains), "so few that what first changes did is counted too"
 
 
-@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@pytest.mark.parametrize("strategy", sorted(COMPARED))
 def test_a_search_repeats_and_stays_above_the_floor_and_its_family(strategy):
     landscape = world_of("failing code")
     start = landscape.starts[2]
@@ -80,7 +79,7 @@ def test_a_plan_tried_again_keeps_its_idea_and_gets_new_code():
 
 def test_more_patience_costs_more_and_loses_less():
     curves = compare(4)
-    assert [(c.world, c.strategy) for c in curves] == [(w, s) for w in WORLDS for s in STRATEGIES]
+    assert [(c.world, c.strategy) for c in curves] == [(w, s) for w in WORLDS for s in COMPARED]
     for curve in curves:
         used, lost = zip(*(curve.patience[n] for n in PATIENCES), strict=True)
         assert list(used) == sorted(used)
@@ -95,5 +94,5 @@ def test_one_command_prints_the_table():
     command = [sys.executable, "-m", "tools.simulation", "--seeds", "2"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
-    for name in (*WORLDS, *STRATEGIES):
+    for name in (*WORLDS, *COMPARED):
         assert name in done.stdout

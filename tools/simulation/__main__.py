@@ -53,8 +53,8 @@ def simulate(
             "problems."
         )
     typer.echo(
-        f"Best time over the floor after so many candidates, geometric "
-        f"mean of the problems, mean of {seeds} seeds ± standard error:\n"
+        "Best time over the floor after so many candidates, geometric mean of the problems, "
+        f"mean of {seeds} seeds ± standard error:\n"
     )
     for line in table(curves):
         typer.echo(line)

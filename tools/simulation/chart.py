@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 from tools.simulation.compare import A_ROUND, Curve
 
-COLOURS = {"beam": "#c0392b", "greedy": "#2471a3", "best-of-n": "#7d8b8c", "tree": "#1e8449"}
+COLOURS = {
+    "beam": "#c0392b",
+    "greedy": "#2471a3",
+    "best-of-n": "#7d8b8c",
+    "tree": "#1e8449",
+    "none fresh": "#b7950b",
+}
 WIDTH, HEIGHT = 250, 230
 LEFT, TOP, BELOW = 46, 44, 40
 

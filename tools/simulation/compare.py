@@ -10,9 +10,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from beamsearch.records.record import Record
-from beamsearch.search import STRATEGIES
 from tools.simulation.landscape import MODELS, PLAYBOOK, Ground, Landscape, fitted
-from tools.simulation.trial import USUAL, search
+from tools.simulation.trial import COMPARED, USUAL, search
 
 WORLDS: dict[str, tuple[Path, dict[str, float]]] = {
     "playbook": (PLAYBOOK, {}),
@@ -58,7 +57,7 @@ class Curve(Record):
 
 def compare(seeds: int, *, rounds: int = USUAL.rounds, processes: int = 1) -> list[Curve]:
     """Every strategy in every world; a seed draws the same children for all of them."""
-    asked = [(world, strategy) for world in WORLDS for strategy in STRATEGIES]
+    asked = [(world, strategy) for world in WORLDS for strategy in COMPARED]
     work = partial(curve, seeds=seeds, rounds=rounds)
     if processes == 1:
         return [work(pair) for pair in asked]

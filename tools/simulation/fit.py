@@ -14,16 +14,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from beamsearch.records.candidate import Candidate
 from beamsearch.records.packed import opened_run
+from beamsearch.records.ratios import comparable_times
 from beamsearch.search import families, is_tie
 from tools.simulation.landscape import Family, Landscape, Start
 
 MEMBERS = 3
 """Measured kernels that a family needs before its slacks mean something: the best of two is no
 measure of what is possible."""
-
-
 ENOUGH = 30
 """Later changes of the family that say by themselves what one gains or loses; of fewer, what first
 ones did is counted too."""
@@ -59,7 +57,7 @@ class Run:
     start: tuple[float, float]
     """Distance and slack of the first kernel."""
     bests: list[float]
-    """The best distance so far after each round, 0 first, the slack in it."""
+    """Logarithm of the best time over the floor after each round, 0 first."""
     steps: list[Step]
     judged: int
     correct: int
@@ -76,11 +74,11 @@ def read_run(folder: Path) -> Run:
     rounds = trace.completed_rounds()
     everyone = [c for done in rounds for c in done.candidates]
 
-    def source(candidate: Candidate) -> str:
-        return (trace.folder / (candidate.kernel_file or "")).read_text()
-
-    family = families(everyone, source)
-    times = {c.name: c.time_ms for c in everyone if c.verdict.correct}
+    family = families(everyone, trace.kernel_source)
+    first = everyone[0]
+    # Runs through batch files come back to other GPUs: their times meet only as ratios.
+    ratios = comparable_times(trace, everyone)
+    times = {name: ratio * first.time_ms for name, ratio in ratios.items()}
     best = {
         name: min(times[member] for member in family if family[member] == name)
         for name in set(family.values())
@@ -109,19 +107,13 @@ def read_run(folder: Path) -> Run:
                 family=family[c.name],
             )
         )
-    first = everyone[0].name
-    own = best[family[first]]
+    own = best[family[first.name]]
     measurements = [by_name[name].measurement for name in times]
     return Run(
         problem=record.problem,
         floor_ms=floor,
-        start=(math.log(own / floor), math.log(times[first] / own)),
-        bests=[
-            math.log(
-                min(times[c.name] for c in everyone if c.round <= n and c.name in times) / floor
-            )
-            for n in range(len(rounds))
-        ],
+        start=(math.log(own / floor), math.log(times[first.name] / own)),
+        bests=[math.log(times[done.running_best] / floor) for done in rounds],
         steps=steps,
         judged=sum(c.parent is not None for c in everyone),
         correct=len(steps),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
@@ -25,6 +25,11 @@ from kernel_profiling.profile import Finding, FindingKind
 from tools.simulation.landscape import Ground, Spot
 
 USUAL = Settings.model_validate({})
+_BEAM = STRATEGIES["beam"]
+COMPARED = STRATEGIES | {
+    "none fresh": replace(_BEAM, parents=lambda state: _BEAM.parents(replace(state, stalled=False)))
+}
+"""The strategies of a run, and the beam without its fresh worker after a round without a win."""
 FINDINGS = [
     Finding(kind=kind, title="simulated", evidence=[], gain_bound=1.0, advice="")
     for kind in (FindingKind.LATENCY, FindingKind.UNCOALESCED, FindingKind.NARROW_ACCESS)
@@ -63,7 +68,7 @@ def search(
     settings: Settings = USUAL,
 ) -> Trial:
     """All rounds, whatever is found; the same seed gives the same search."""
-    run = _Search(ground, STRATEGIES[strategy], seed, settings)
+    run = _Search(ground, COMPARED[strategy], seed, settings)
     for _ in range(rounds):
         run.round()
     return Trial(run.done, run.spots)
