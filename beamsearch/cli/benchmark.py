@@ -220,7 +220,7 @@ def word(reason: str) -> str:
 def summary(rows: list[Row]) -> list[str]:
     """Over each baseline: geometric mean, median, how many are faster by more than the noise."""
     from beamsearch.records.baselines import called
-    from beamsearch.search import is_win
+    from beamsearch.search.pairs import is_win
 
     lines = []
     for baseline in ("compile", "max_autotune", "eager", "input"):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from beamsearch.records.candidate import Candidate
     from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
-    from beamsearch.search import Plan
+    from beamsearch.search.directions import Plan
 
 WINNER = "optimized_kernel_beam_search.py"
 """A run's best kernel, in the run's folder."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from beamsearch.records.run import RunRecord
     from beamsearch.records.trace import Trace
     from beamsearch.run.snapshot import Snapshot
-    from beamsearch.search import Plan
+    from beamsearch.search.directions import Plan
 
 NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
 """What is wider than the terminal thinks is cut there, and moves no other line."""

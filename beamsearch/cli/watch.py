@@ -82,7 +82,7 @@ def _in_lines(trace: Trace) -> Snapshot:
     """What the run prints as lines, from the round under way on; the last that was read."""
     from beamsearch.cli.display import PlainDisplay
     from beamsearch.run.snapshot import SnapshotReader
-    from beamsearch.search import Plan
+    from beamsearch.search.directions import Plan
 
     reader, display = SnapshotReader(trace), PlainDisplay(sys.stdout)
     now = reader.read()

@@ -21,7 +21,7 @@ from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Verdict
 from beamsearch.report.numbers import ratio, short_id
-from beamsearch.search import MODELLED_NOISE, NOISE, is_win
+from beamsearch.search.pairs import MODELLED_NOISE, NOISE, is_win
 from kernel_profiling.findings.findings import find
 from kernel_profiling.profile import Finding, Profile
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
     from beamsearch.run.observer import Observer
-    from beamsearch.search import Plan
+    from beamsearch.search.directions import Plan
 
 
 class ActivityFile:

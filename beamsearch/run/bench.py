@@ -17,7 +17,8 @@ from beamsearch.records.trace import read_record
 from beamsearch.run.ask import Answers
 from beamsearch.run.candidates import Candidates, Made
 from beamsearch.run.context import RoundView, Shared
-from beamsearch.search import Assignment, is_win
+from beamsearch.search.directions import Assignment
+from beamsearch.search.pairs import is_win
 
 T = TypeVar("T")
 ATTEMPTS = 2

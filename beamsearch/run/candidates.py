@@ -16,7 +16,7 @@ from beamsearch.records.job import JudgeJob, Judgement, Subject
 from beamsearch.records.proposal import Proposal
 from beamsearch.records.trace import read_record, recorded, write_text
 from beamsearch.records.verdict import Outcome, Stage, Verdict, same_code
-from beamsearch.search import Assignment
+from beamsearch.search.directions import Assignment
 
 if TYPE_CHECKING:
     from beamsearch.run.context import Shared

@@ -11,7 +11,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.run import WINNER, Confirmation
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.run.stop import StopToken
-from beamsearch.search import is_win
+from beamsearch.search.pairs import is_win
 
 
 def confirm(

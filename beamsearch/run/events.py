@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from beamsearch.records.candidate import Candidate
     from beamsearch.records.round import RoundRecord
     from beamsearch.records.run import RunRecord
-    from beamsearch.search import Plan
+    from beamsearch.search.directions import Plan
 
 OnEvent = Callable[[Event], object]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from beamsearch.run.person import PersonsKernels
 from beamsearch.run.worker import Worker
-from beamsearch.search import Plan
+from beamsearch.search.directions import Plan
 
 STOP_GRACE_S = 10.0
 """How long a stop waits for what is under way before it is abandoned, to be done again."""

@@ -14,7 +14,8 @@ from beamsearch.records.trace import Trace, read_record, write_record, write_tex
 from beamsearch.run.candidates import Candidates, Made, names_of
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.tuning import Tuner
-from beamsearch.search import Plan, distinct
+from beamsearch.search.directions import Plan
+from beamsearch.search.survivors import distinct
 from beamsearch.settings import Settings
 
 PLAN = "plan.json"

@@ -10,7 +10,7 @@ from beamsearch.errors import UsageError
 from beamsearch.gpu.machine import Machine, environment_of, find_machines, modelled
 from beamsearch.records.run import Environment
 from beamsearch.records.trace import Trace
-from beamsearch.search import MODELLED_NOISE
+from beamsearch.search.pairs import MODELLED_NOISE
 from beamsearch.settings import Settings
 from kernel_profiling.estimate.time_model import FITTED_TRITON
 from kernel_profiling.gpus import Gpu, UnknownGpu, find_gpu

@@ -56,14 +56,9 @@ from beamsearch.run.settled import look_ahead, settled, told_early
 from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import tunings
 from beamsearch.run.worker import Worker
-from beamsearch.search import (
-    STRATEGIES,
-    Limits,
-    Plan,
-    State,
-    deal,
-    stop_reason,
-)
+from beamsearch.search.directions import Plan, deal
+from beamsearch.search.stopping import Limits, stop_reason
+from beamsearch.search.strategies import STRATEGIES, State
 
 
 def hand_over(mailbox: Mailbox) -> Waiting:

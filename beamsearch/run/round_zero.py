@@ -25,7 +25,7 @@ from beamsearch.run.first_kernels import FirstKernels, first_candidates, first_n
 from beamsearch.run.progress import Progress
 from beamsearch.run.round import hand_over
 from beamsearch.run.stop import StopToken
-from beamsearch.search import distinct
+from beamsearch.search.survivors import distinct
 
 if TYPE_CHECKING:
     from beamsearch.llm.batch_files import Mailbox

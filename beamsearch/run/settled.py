@@ -15,18 +15,11 @@ from beamsearch.run.confirmation import confirm
 from beamsearch.run.prefetch import begin_profiles
 from beamsearch.run.results import distance_to_floor, find_candidate
 from beamsearch.run.winner import examine
-from beamsearch.search import (
-    MODELLED_NOISE,
-    Limits,
-    Plan,
-    Standing,
-    State,
-    Strategy,
-    families,
-    is_win,
-    settle,
-)
-from beamsearch.search.pairs import Ratio, paired
+from beamsearch.search.directions import Plan
+from beamsearch.search.pairs import MODELLED_NOISE, Ratio, is_win, paired
+from beamsearch.search.stopping import Limits
+from beamsearch.search.strategies import Standing, State, Strategy, settle
+from beamsearch.search.survivors import families
 
 if TYPE_CHECKING:
     from beamsearch.run.context import Shared

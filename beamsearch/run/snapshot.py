@@ -20,7 +20,7 @@ from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.run.lock import is_worked_on
-from beamsearch.search import Assignment, Plan
+from beamsearch.search.directions import Assignment, Plan
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from beamsearch.records.tuning import Form, Tuning
 from beamsearch.run.candidates import Made, names_of
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.results import multiple_of_floor
-from beamsearch.search import NOISE, Plan, is_win
+from beamsearch.search.directions import Plan
+from beamsearch.search.pairs import NOISE, is_win
 
 FILE = "tuning.json"
 JUDGED = 2

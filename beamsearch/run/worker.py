@@ -29,7 +29,8 @@ from beamsearch.run.plans import STRATEGY, other_way
 from beamsearch.run.repairs import Repairs
 from beamsearch.run.review import believed, pays, score
 from beamsearch.run.tuning import Tuner
-from beamsearch.search import Assignment, is_win, worker_seed
+from beamsearch.search.directions import Assignment, worker_seed
+from beamsearch.search.pairs import is_win
 from kernel_profiling.ncu.line_counters import annotate
 
 RESULTS = "benchmark_results.json"

@@ -21,7 +21,7 @@ from beamsearch.records.suite import Entry, State
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Verdict
 from beamsearch.run.results import find_candidate
-from beamsearch.search import is_win
+from beamsearch.search.pairs import is_win
 from kernel_profiling.errors import one_line
 
 LEAST_HEADROOM = 1.1

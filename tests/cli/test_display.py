@@ -15,7 +15,7 @@ from beamsearch.records.run import Environment, RoundSummary, RunRecord, Totals
 from beamsearch.records.trace import write_record
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
 from beamsearch.report.numbers import progress
-from beamsearch.search import Assignment, Plan
+from beamsearch.search.directions import Assignment, Plan
 from beamsearch.settings import Settings
 from kernel_profiling.profile import Floor
 

@@ -18,7 +18,7 @@ from beamsearch.records.activity import Activity, Task
 from beamsearch.records.trace import read_record, write_record, write_text
 from beamsearch.run import snapshot
 from beamsearch.run.snapshot import SnapshotReader
-from beamsearch.search import Plan
+from beamsearch.search.directions import Plan
 from tests import ROOT
 from tests.cli.test_clean import HOSTILE
 from tests.cli.under_way import before_the_end, worked_on

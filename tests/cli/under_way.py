@@ -8,7 +8,7 @@ from beamsearch.records.activity import Activity, Task
 from beamsearch.records.packed import opened_run
 from beamsearch.records.trace import Trace, read_record, write_record
 from beamsearch.run.lock import folder_lock
-from beamsearch.search import Plan
+from beamsearch.search.directions import Plan
 
 
 def before_the_end(recorded, folder):

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from beamsearch.search import MODELLED_NOISE, NOISE
+from beamsearch.search.pairs import MODELLED_NOISE, NOISE
 from kernel_profiling.estimate.time_model import (
     FITTED,
     FITTED_TRITON,

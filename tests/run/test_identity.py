@@ -13,7 +13,7 @@ from beamsearch.records.verdict import Outcome, Stage, Verdict
 from beamsearch.run.candidates import Candidates, Made, names_of
 from beamsearch.run.context import Shared
 from beamsearch.run.stop import StopToken
-from beamsearch.search import Assignment
+from beamsearch.search.directions import Assignment
 
 SOURCE = '''
 """Docs."""

@@ -15,7 +15,7 @@ from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import Made
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.stop import StopToken
-from beamsearch.search import Assignment
+from beamsearch.search.directions import Assignment
 from tests.search.made import CORRECT as RIGHT
 
 PARENT = "".join(f"parent = {n}\n" for n in range(20))

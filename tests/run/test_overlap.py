@@ -15,7 +15,7 @@ from beamsearch.errors import UsageError, Waiting
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.run.run import run
-from beamsearch.search import Plan
+from beamsearch.search.directions import Plan
 from beamsearch.settings import Settings, read_settings
 from tests.llm.runs import PROBLEM as DOUBLING
 from tests.llm.runs import beamsearch, requests, response, write_lines

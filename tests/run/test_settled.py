@@ -17,7 +17,9 @@ from beamsearch.run import run as runner
 from beamsearch.run import settled as settle
 from beamsearch.run.settled import Settled, look_closer, told_early
 from beamsearch.run.stop import StopToken
-from beamsearch.search import Limits, Plan, Standing
+from beamsearch.search.directions import Plan
+from beamsearch.search.stopping import Limits
+from beamsearch.search.strategies import Standing
 from beamsearch.settings import Settings
 from tests.cli.test_display import FLOOR, ROUND, candidate, measured
 from tests.llm.runs import HIDDEN, PROBLEM, requests, response, write_lines

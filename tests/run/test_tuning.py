@@ -21,7 +21,7 @@ from beamsearch.run.results import tuning_totals
 from beamsearch.run.stop import StopToken
 from beamsearch.run.tuning import FILE, Tuner, forms_of
 from beamsearch.run.worker import Worker
-from beamsearch.search import Assignment
+from beamsearch.search.directions import Assignment
 from beamsearch.settings import Settings
 from kernel_profiling.profile import Floor, Launch, Profile
 from tests.judge.conftest import SCALE_KERNEL

@@ -10,8 +10,9 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
-from beamsearch.search import STRATEGIES, Assignment, Plan, State, deal, settle
+from beamsearch.search.directions import Assignment, Plan, deal
 from beamsearch.search.pairs import Ratio
+from beamsearch.search.strategies import STRATEGIES, State, settle
 from kernel_profiling.profile import Finding, FindingKind
 
 CORRECT = Verdict(

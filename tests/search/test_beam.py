@@ -2,8 +2,10 @@
 
 from collections import Counter
 
-from beamsearch.search import STRATEGIES, State, distinct, families, is_win, worker_seed
-from beamsearch.search.survivors import FAMILY_REACH, survivors
+from beamsearch.search.directions import worker_seed
+from beamsearch.search.pairs import is_win
+from beamsearch.search.strategies import STRATEGIES, State
+from beamsearch.search.survivors import FAMILY_REACH, distinct, families, survivors
 from tests.search.made import candidate
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from beamsearch.records.candidate import OPEN, Direction
 from beamsearch.records.verdict import Outcome
-from beamsearch.search import deal
-from beamsearch.search.directions import Origin
+from beamsearch.search.directions import Origin, deal
 from kernel_profiling.profile import FindingKind
 from tests.search.made import CORRECT, candidate, failed, finding
 

@@ -3,8 +3,8 @@
 import pytest
 
 from beamsearch.records.candidate import PERSON
-from beamsearch.search import STRATEGIES, State, settle
 from beamsearch.search.pairs import Ratio
+from beamsearch.search.strategies import STRATEGIES, State, settle
 from tests.search.made import candidate
 
 

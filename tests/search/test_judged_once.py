@@ -16,7 +16,7 @@ from beamsearch.records.verdict import Outcome
 from beamsearch.run.candidates import Candidates, Made
 from beamsearch.run.context import Shared
 from beamsearch.run.stop import StopToken
-from beamsearch.search import Assignment
+from beamsearch.search.directions import Assignment
 from tests.search.made import CORRECT, failed
 
 SOURCES = st.integers(0, 5).map(lambda n: f"def kernel_function(x):\n    return x + {n}\n")

@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamsearch.records.verdict import Outcome
-from beamsearch.search import STRATEGIES, Limits, is_tie, is_win, stop_reason
+from beamsearch.search.pairs import is_tie, is_win
+from beamsearch.search.stopping import Limits, stop_reason
+from beamsearch.search.strategies import STRATEGIES
 from beamsearch.settings import Settings
 from tests.search.made import World, play
 

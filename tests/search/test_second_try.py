@@ -4,7 +4,7 @@ import pytest
 
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.records.verdict import Outcome
-from beamsearch.search import Plan
+from beamsearch.search.directions import Plan
 from tests.commands import beamsearch
 from tests.server import Script, serving
 from tests.thinker import clumsy

@@ -2,7 +2,7 @@
 
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.verdict import Outcome
-from beamsearch.search import Limits, stop_reason
+from beamsearch.search.stopping import Limits, stop_reason
 from tests.search.made import CORRECT, candidate, failed
 
 EIGHT = Limits(rounds=8)

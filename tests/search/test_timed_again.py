@@ -1,8 +1,7 @@
 """A round's kernels that seem to beat the best are timed again beside it, several of them."""
 
-from beamsearch.search import STRATEGIES, settle
 from beamsearch.search.pairs import Ratio
-from beamsearch.search.strategies import CONTENDERS
+from beamsearch.search.strategies import CONTENDERS, STRATEGIES, settle
 from tests.search.made import candidate
 
 FIRST = candidate("r0-s0", 1.0, round=0)

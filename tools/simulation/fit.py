@@ -16,7 +16,8 @@ from typing import Any
 
 from beamsearch.records.packed import opened_run
 from beamsearch.records.ratios import comparable_times
-from beamsearch.search import families, is_tie
+from beamsearch.search.pairs import is_tie
+from beamsearch.search.survivors import families
 from tools.simulation.landscape import Family, Landscape, Start
 
 MEMBERS = 3

@@ -8,18 +8,10 @@ from beamsearch.records.candidate import Candidate
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.verdict import Check, Outcome, Stage, Verdict
-from beamsearch.search import (
-    STRATEGIES,
-    Assignment,
-    Limits,
-    Plan,
-    State,
-    Strategy,
-    deal,
-    settle,
-    stop_reason,
-)
+from beamsearch.search.directions import Assignment, Plan, deal
 from beamsearch.search.pairs import Ratio
+from beamsearch.search.stopping import Limits, stop_reason
+from beamsearch.search.strategies import STRATEGIES, State, Strategy, settle
 from beamsearch.settings import Settings
 from kernel_profiling.profile import Finding, FindingKind
 from tools.simulation.landscape import Ground, Spot

@@ -8,8 +8,7 @@ from beamsearch.problem.kernel import alike
 from beamsearch.proposer.questions import Attempt, Earlier, Idea, Memory, Shown
 from beamsearch.records.candidate import Candidate
 from beamsearch.run.memory.lessons import Lesson, worded
-from beamsearch.search import distinct
-from beamsearch.search.survivors import FAMILY_REACH
+from beamsearch.search.survivors import FAMILY_REACH, distinct
 
 SHOWN = 4
 """Kernels shown in full, the worker's own parent among them: a prompt has room for three more."""

@@ -11,7 +11,7 @@ from beamsearch.proposer.replies import UnreadableReply, read_reflection
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.record import Record
 from beamsearch.records.trace import Trace
-from beamsearch.search import is_win
+from beamsearch.search.pairs import is_win
 
 SAME_IDEA = 0.7
 """Share of the words of two descriptions above which they tell one idea, where all numbers in them
