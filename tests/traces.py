@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-CLOCKS = {"seconds", "latency_s", "retries", "lane"}
+CLOCKS = {"began", "saved", "seconds", "latency_s", "retries", "lane"}
 UNRECORDED = {".lock", ".secret_seed", "report.html"}
 """Not of the record; the page is rebuilt from it, and shows its clocks."""
 

@@ -1,5 +1,6 @@
 """A whole run in one file."""
 
+from datetime import datetime
 from typing import Literal
 
 from beamsearch.records.audit import Fault
@@ -124,6 +125,10 @@ class RunRecord(Record):
     scaled: str = ""
     """Where the problem is smaller than its file says: the factor, and which sizes."""
     problem_dtype: str
+    began: datetime | None = None
+    """When its first process began, in UTC; None in runs of earlier versions."""
+    saved: datetime | None = None
+    """When this record was last written, in UTC."""
     settings: Settings
     environment: Environment
     who_thinks: str

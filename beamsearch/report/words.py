@@ -14,6 +14,7 @@ from beamsearch.records.job import Comparison
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord, tuning_gain
+from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, read_record
 from beamsearch.report.counters import changed
 from beamsearch.report.numbers import clock, configuration, progress, sign
@@ -81,6 +82,14 @@ def sentence(run: RunData) -> str:
     )
 
 
+def from_first_to_last(record: RunRecord) -> float | None:
+    """Seconds between the begin of a run and the last time that its record was written, whatever
+    it waited for between; None where an earlier version did not record it."""
+    if record.began is None or record.saved is None:
+        return None
+    return (record.saved - record.began).total_seconds()
+
+
 def cost(run: RunData) -> str:
     """Time, calls, tokens and dollars."""
     totals = run.record.totals
@@ -89,6 +98,8 @@ def cost(run: RunData) -> str:
         told[0] += f", {clock(run.after_rounds_s)} of it for the final timing and examination"
     if any(line.batch for line in run.ledger):
         told[0] += ", without the time that a model's answers through batch files took"
+    if (whole := from_first_to_last(run.record)) is not None and whole > 1.1 * totals.seconds + 60:
+        told[0] += f"; {clock(whole)} from its begin to its last step, with all that it waited for"
     if not run.ledger:
         return f"{told[0]}; no model was asked"
     about = "about " if any(line.estimated for line in run.ledger) else ""

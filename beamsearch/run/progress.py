@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from beamsearch.gpu.usage import Usage
 from beamsearch.llm.costs import save_ledger
@@ -71,6 +72,8 @@ class Progress:
         if not self._is_idle:
             use = use.plus(self._usage.so_far())
         fields = {"totals": totals(self.trace, done, self.seconds, use)} | fields
+        if not self._is_idle:
+            fields = {"saved": datetime.now(UTC)} | fields
         if done:
             everyone = [c for record in done for c in record.candidates]
             times = comparable_times(self.trace, everyone)

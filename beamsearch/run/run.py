@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -350,6 +351,7 @@ class _Run:
                 problem=self.problem.name,
                 scaled=self.problem.scaled,
                 problem_dtype=self.problem.dtype,
+                began=datetime.now(UTC),
                 settings=self.settings,
                 environment=environment,
                 who_thinks=who_thinks,

@@ -7,6 +7,7 @@ import math
 import re
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -329,6 +330,16 @@ def test_what_came_after_the_last_round_is_told(tmp_path):
     assert end[1] == record.best and end[-1] == "1:42"
     assert "in 1:42 of work, 0:35 of it for the final timing and examination" in page.text
     assert "The final timing and examination came after that." in page.text
+    assert "from its begin" not in page.text
+
+
+def test_how_long_a_run_was_with_all_it_waited_for_is_told(tmp_path):
+    trace = copied(PLAYBOOK, tmp_path / "run")
+    record = trace.run_record()
+    began = datetime(2026, 11, 26, 9, tzinfo=UTC)
+    times = {"began": began, "saved": began + timedelta(hours=2, minutes=3)}
+    write_record(trace.run_file, record.with_values(**times))
+    assert "; 2:03:00 from its begin to its last step" in made(RunData(trace), tmp_path / "p").text
 
 
 def test_what_was_tuned_is_told(run, page):

@@ -1,6 +1,5 @@
 """A run that is stopped in any way, at any moment, ends as if nothing had happened."""
 
-import json
 import os
 import random
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from beamsearch.records.trace import Trace
 from tests import PYTHONPATH, ROOT
 from tests.traces import differences
 
@@ -102,9 +102,12 @@ def test_ctrl_c_says_how_to_resume_and_loses_nothing(undisturbed, tmp_path):
     assert process.returncode == 130
     assert f"python -m beamsearch resume {again}" in output
     assert "Traceback" not in output
-    assert json.loads((again / "run.json").read_text())["status"] == "stopped"
+    stopped = Trace(again).run_record()
+    assert stopped.status == "stopped" and stopped.began < stopped.saved
     code, output = finish(["resume", again])
     assert code == 0, output
+    resumed = Trace(again).run_record()
+    assert resumed.began == stopped.began and resumed.saved > stopped.saved
     assert differences(folder, again) == []
 
 
