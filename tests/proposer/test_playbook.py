@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from beamsearch.problem.kernel import fingerprint
-from beamsearch.proposer.playbook.playbook import Playbook
+from beamsearch.proposer.playbook.playbook import SIZES, Playbook
 from beamsearch.proposer.questions import Attempt, Memory, VariantsQuestion
 from beamsearch.proposer.replies import (
     UnreadableReply,
@@ -92,6 +92,23 @@ def test_a_move_that_lost_elsewhere_comes_later() -> None:
     memory = Memory(attempts=[lost])
     after = read_variants(answer(asked("04", 0, [], variants=1, round=2, memory=memory)), "")[0]
     assert after.description != before.description
+
+
+def test_sizes_that_break_a_kernel_are_left_runtime_and_count_against_no_other_move() -> None:
+    def proposed(outcomes: list[str]) -> list[str]:
+        attempts = [
+            Attempt(name=f"r1-w0-v{n}", parent="r0-s0", direction=None, description=what, outcome=o)
+            for n, (what, o) in enumerate(zip(first, outcomes, strict=True))
+        ]
+        question = asked("43", 0, [], variants=4, round=2, memory=Memory(attempts=attempts))
+        return [v.description for v in read_variants(answer(question), "")]
+
+    question = asked("43", 0, [], variants=2, round=2)
+    first = [v.description for v in read_variants(answer(question), "")]
+    assert all(what.startswith(SIZES) for what in first)
+    assert any(what.startswith(SIZES) for what in proposed(["compile_error", "correct"]))
+    broken = proposed(["compile_error", "crashed"])
+    assert broken and not any(what.startswith(SIZES) for what in broken)
 
 
 def test_a_diagnosis_names_the_finding_its_evidence_and_a_plan() -> None:

@@ -183,6 +183,23 @@ def test_floats_stay_runtime_and_integers_become_constants() -> None:
     }
 
 
+def test_a_pointer_behind_an_index_stays_one() -> None:
+    source = """
+@triton.jit
+def kernel(x_ptr, y_ptr, stride, B: tl.constexpr):
+    i = tl.arange(0, B)
+    row = y_ptr + tl.program_id(0) * stride
+    x = tl.load((x_ptr + i * stride)[:, None] + i[None, :])
+    tl.store((row + i)[:, None] + i[None, :] * stride, x)
+
+
+def kernel_function(x):
+    kernel[(4,)](x, x, x.stride(0), B=16)
+"""
+    ((what, _),) = constants.REWRITE.apply(source, Hints())
+    assert what == "runtime sizes made constexpr (stride)"
+
+
 def test_a_cast_of_a_size_that_became_a_constant_still_compiles() -> None:
     source, hints = first_kernel("04")
     source = source.replace("row * stride_am", "row * stride_am.to(tl.int64)")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from beamsearch.proposer.playbook.rewrites import contraction, launch, rereads, rows
+from beamsearch.proposer.playbook.rewrites import contraction, launch, order, rereads, rows
 from beamsearch.proposer.playbook.rewrites.compositions import (
     AFTER,
     BEFORE,
@@ -41,6 +41,31 @@ def kernel_function(x):
     y = torch.empty_like(x)
     n = x.numel()
     scale_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, n, 0.5)
+    return y
+"""
+)
+
+TUNED_BY_A_CALL = (
+    HEAD
+    + """
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    tl.store(y_ptr + at, x * factor + 1.0, mask=at < n)
+
+
+configs = [triton.Config({"BLOCK": 64}, num_warps=4)]
+tuned = triton.autotune(configs=configs, key=["n"])(scale_kernel)
+
+
+def kernel_function(x):
+    y = torch.empty_like(x)
+    n = x.numel()
+    if n > 100:
+        tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, n, 0.5)
+    else:
+        scale_kernel[(triton.cdiv(n, 32),)](x, y, n, 0.5, BLOCK=32)
     return y
 """
 )
@@ -233,6 +258,7 @@ def kernel_function(x):
 
 KERNELS = {
     "autotuned": AUTOTUNED,
+    "tuned by a call": TUNED_BY_A_CALL,
     "heuristic": HEURISTIC,
     "helper": HELPER,
     "two-dimensional": TWO_DIMENSIONAL,
@@ -319,6 +345,17 @@ def test_rewrites_reach_kernels_they_were_not_written_for(style: str, rewrite: o
 
 def test_a_kernel_that_reads_what_it_writes_keeps_its_rows_apart() -> None:
     assert rows.STRIPS.apply(IN_PLACE, Hints({"x": Shape(INPUT)})) == []
+
+
+def test_what_a_tuner_launches_is_no_plain_launch() -> None:
+    hints = Hints({"x": Shape(INPUT)})
+    assert launch.REWRITE.apply(TUNED_BY_A_CALL, hints) == launch.settings_of(TUNED_BY_A_CALL) == []
+    assert order.PERSISTENT.apply(TUNED_BY_A_CALL, hints) == []
+    plain = TUNED_BY_A_CALL.replace("tuned[lambda", "# [lambda").replace(
+        "(scale_kernel)", "(print)"
+    )
+    plain = plain.replace("if n > 100:", "if n > 100:\n        pass")
+    assert launch.REWRITE.apply(plain, hints) and order.PERSISTENT.apply(plain, hints)
 
 
 def test_a_grid_that_is_not_written_axis_by_axis_keeps_its_block() -> None:

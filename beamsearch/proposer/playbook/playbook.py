@@ -17,6 +17,7 @@ from beamsearch.proposer.playbook.rewrites import launch
 from beamsearch.proposer.playbook.rewrites.compositions import Proposal, pairs, simple
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
 from beamsearch.proposer.questions import (
+    Attempt,
     Diagnosis,
     DiagnosisQuestion,
     FirstQuestion,
@@ -32,6 +33,8 @@ from beamsearch.records.verdict import Outcome
 AUTHOR = "playbook"
 ENOUGH = 8
 """New proposals below which pairs of moves are looked at too: a round's worth of a parent."""
+SIZES = "runtime sizes"
+"""What the description of a kernel begins with whose sizes were made constexpr."""
 POOR = 0.98
 """Mean speedup below which a move that was tried elsewhere goes to the end."""
 NOTHING_LEFT = "Nothing new is left for this kernel: every rewrite that fits it was tried."
@@ -84,14 +87,16 @@ def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
     """Every new proposal: tiers in order, within one first what gained most in earlier runs; then
     launch parameters, where these are swept anyway; and what did badly before at the end."""
     problem = (question.problem.source, question.problem.dtype)
-    known = _simple(question.parent_source, *problem)
+    broken = _sizes_break_it(question)
+    known = _simple(question.parent_source, *problem, not broken)
     new = {p: proposal for p, proposal in known.items() if p not in seen}
     if len(new) < ENOUGH:
-        for proposal in pairs(question.parent_source, Hints(_arguments(*problem)), question.seed):
+        hints = Hints(_arguments(*problem))
+        for proposal in pairs(question.parent_source, hints, question.seed, sizes=not broken):
             print_ = fingerprint(proposal.source)
             if print_ not in seen and print_ not in known:
                 new.setdefault(print_, proposal)
-    record = _record(question)
+    record = _record(question, without_sizes=broken)
     gains: dict[str, list[float]] = defaultdict(list)
     for done, gain in question.memory.earlier.moves.items():
         gains[move(done)].append(gain)
@@ -110,38 +115,51 @@ _ONE_AT_A_TIME = Lock()
 """Workers ask at the same time; the first works the list out, the others find it."""
 
 
-def _simple(source: str, problem: str, dtype: str) -> dict[str, Proposal]:
+def _simple(source: str, problem: str, dtype: str, sizes: bool) -> dict[str, Proposal]:
     with _ONE_AT_A_TIME:
-        return _work_out(source, problem, dtype)
+        return _work_out(source, problem, dtype, sizes)
 
 
 @lru_cache(maxsize=32)
-def _work_out(source: str, problem: str, dtype: str) -> dict[str, Proposal]:
+def _work_out(source: str, problem: str, dtype: str, sizes: bool) -> dict[str, Proposal]:
     """Fingerprint -> proposal of all but pairs; workers of one parent share the work."""
     found: dict[str, Proposal] = {}
-    for proposal in simple(source, Hints(_arguments(problem, dtype))):
+    for proposal in simple(source, Hints(_arguments(problem, dtype)), sizes=sizes):
         found.setdefault(fingerprint(proposal.source), proposal)
     found.pop(fingerprint(source), None)
     return found
 
 
-def _record(question: Situation) -> dict[str, list[float]]:
-    """Move -> speedups over the parent wherever it was the only one; a failure counts as 0."""
+def _record(question: Situation, *, without_sizes: bool) -> dict[str, list[float]]:
+    """Move -> speedups over the parent wherever it was the only one; a failure counts as 0, but for
+    those of constexpr sizes where these are not to count."""
     record: dict[str, list[float]] = defaultdict(list)
     for attempt in question.memory.attempts:
         if attempt.tuned_from is not None:
             continue  # its speedup is that of the change it was tuned after
         speedup = attempt.speedup_over_parent
-        if attempt.outcome not in ("correct", "not_shown_correct", "duplicate", "no_code"):
+        if _failed(attempt):
+            if without_sizes and attempt.description.startswith(SIZES):
+                continue
             speedup = 0.0
         if speedup is not None:
             record[move(attempt.description)].append(speedup)
     return record
 
 
+def _sizes_break_it(question: Situation) -> bool:
+    """Whether two kernels or more had their sizes made constexpr and none of them ran."""
+    of_sizes = [a for a in question.memory.attempts if a.description.startswith(SIZES)]
+    return len(of_sizes) > 1 and all(map(_failed, of_sizes))
+
+
+def _failed(attempt: Attempt) -> bool:
+    return attempt.outcome not in ("correct", "not_shown_correct", "duplicate", "no_code")
+
+
 def move(what: str) -> str:
     """What was done but for making sizes constexpr, which goes with everything."""
-    return "; ".join(m for m in what.split("; ") if not m.startswith("runtime sizes")) or what
+    return "; ".join(m for m in what.split("; ") if not m.startswith(SIZES)) or what
 
 
 @lru_cache(maxsize=8)

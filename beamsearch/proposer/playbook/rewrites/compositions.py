@@ -79,9 +79,10 @@ class Proposal:
         return draft
 
 
-def simple(source: str, hints: Hints) -> Iterator[Proposal]:
-    """Compositions and single moves; equal kernels may come more than once."""
-    base = Proposal(source).first(BEFORE, hints)
+def simple(source: str, hints: Hints, *, sizes: bool = True) -> Iterator[Proposal]:
+    """Compositions and single moves, sizes made constexpr first where they are to be; equal kernels
+    may come more than once."""
+    base = Proposal(source).first(BEFORE if sizes else (), hints)
     for draft in _compositions(base, hints):
         yield draft.first(AFTER, hints)
     plain = base.first(AFTER, hints)
@@ -116,9 +117,10 @@ def _moves(base: Proposal, hints: Hints) -> Iterator[Proposal]:
             del queue[:turn]
 
 
-def pairs(source: str, hints: Hints, seed: int) -> Iterator[Proposal]:
-    """A move and a launch setting or cache hint on top, drawn by the question's seed."""
-    moves = list(_moves(Proposal(source).first(BEFORE, hints), hints))
+def pairs(source: str, hints: Hints, seed: int, *, sizes: bool = True) -> Iterator[Proposal]:
+    """A move and a launch setting or cache hint on top, drawn by the question's seed; `sizes` as
+    with `simple`."""
+    moves = list(_moves(Proposal(source).first(BEFORE if sizes else (), hints), hints))
     chance = random.Random(seed)
     for draft in chance.sample(moves, min(PAIRS, len(moves))):
         for rewrite in (launch.REWRITE, access.CACHE_HINTS):

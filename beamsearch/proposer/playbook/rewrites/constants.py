@@ -72,8 +72,14 @@ def _starts(address: ast.expr, flow: Flow) -> set[str]:
     todo = [address]
     while todo:
         node = todo.pop()
-        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-            node = node.left
+        while True:
+            match node:
+                case ast.BinOp(left, ast.Add() | ast.Sub()):
+                    node = left
+                case ast.Subscript(whole):  # `(pointer + row)[:, None]`
+                    node = whole
+                case _:
+                    break
         if isinstance(node, ast.Name) and node.id not in found:
             found.add(node.id)
             todo.extend(flow.assigned.get(node.id, []))

@@ -46,7 +46,7 @@ def apply(source: str, hints: Hints) -> list[Result]:
             # More configurations for an autotuned kernel: each list scaled.
             scales = (("num_warps", 2), ("num_warps", 0.5), ("num_stages", 2))
             results += on_module(_scale, [(kernel.name, *scale) for scale in scales])(source, hints)
-        if len(launches) == 1 and len(kernel.decorator_list) == 1:
+        if launches[0].module.is_plain(kernel.name):
             near, far, stages, registers = _points(launches[0], hints)
             results += _forms(source, kernel.name, [*near, *far, *stages, *registers])
     return results
@@ -63,7 +63,7 @@ def settings_of(
     kernels = [item for item in _launched(source) if not launched or item[0].name in launched]
     for kernel, launches in kernels:
         is_worth = not worth or kernel.name in worth
-        if is_worth and len(launches) == 1 and len(kernel.decorator_list) == 1:
+        if is_worth and launches[0].module.is_plain(kernel.name):
             near, far, stages, registers = _points(launches[0], Hints())
             points = [*near, *stages, *far, *registers]
             found[kernel.name] = _forms(source, kernel.name, points)

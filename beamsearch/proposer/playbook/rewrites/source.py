@@ -113,15 +113,15 @@ class Module:
 
     def one_launch(self, name: str) -> Launch:
         """The kernel's only launch. Raises NotApplicable for tuned, shared or unusual kernels."""
-        called = any(
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-            for kernel in self.kernels.values()
-            for node in ast.walk(kernel)
-        )
-        launches = self.launches[name]
-        if len(launches) != 1 or len(self.kernels[name].decorator_list) != 1 or called:
+        if not self.is_plain(name):
             raise NotApplicable(f"{name} is tuned, called by others or not launched once")
-        return launches[0]
+        return self.launches[name][0]
+
+    def is_plain(self, name: str) -> bool:
+        """Whether a kernel is launched once and used by nothing else, such as a tuner."""
+        reads = [n for n in ast.walk(self.tree) if isinstance(n, ast.Name) and n.id == name]
+        decorators = self.kernels[name].decorator_list
+        return len(self.launches[name]) == len(reads) == len(decorators) == 1
 
     def values(self, name: str) -> dict[str, int]:
         """The integers that a kernel's only launch passes, as far as they can be worked out."""
