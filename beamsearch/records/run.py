@@ -126,9 +126,9 @@ class RunRecord(Record):
     """Where the problem is smaller than its file says: the factor, and which sizes."""
     problem_dtype: str
     began: datetime | None = None
-    """When its first process began, in UTC; None in runs of earlier versions."""
+    """When its record was first made, in UTC; None in runs of earlier versions."""
     saved: datetime | None = None
-    """When this record was last written, in UTC."""
+    """When a process that did something last saved it, in UTC; likewise."""
     settings: Settings
     environment: Environment
     who_thinks: str

@@ -24,6 +24,8 @@ from kernel_profiling.profile import Finding
 
 LONGEST = 200
 """Letters of why a configuration failed."""
+WAITED_S = 60
+"""Seconds that a run was not worked on from which that is told."""
 CLEAR = 1.1
 """The least bound of a finding by whose coming or going a kernel is told from another."""
 
@@ -82,11 +84,11 @@ def sentence(run: RunData) -> str:
     )
 
 
-def from_first_to_last(record: RunRecord) -> float | None:
-    """Seconds between the begin of a run and the last time that its record was written, whatever
-    it waited for between; None where an earlier version did not record it."""
+def _from_first_to_last(record: RunRecord) -> float:
+    """Seconds between the beginning of a run and its last step, whatever it waited for between; of
+    its work alone where an earlier version recorded no more."""
     if record.began is None or record.saved is None:
-        return None
+        return record.totals.seconds
     return (record.saved - record.began).total_seconds()
 
 
@@ -98,8 +100,9 @@ def cost(run: RunData) -> str:
         told[0] += f", {clock(run.after_rounds_s)} of it for the final timing and examination"
     if any(line.batch for line in run.ledger):
         told[0] += ", without the time that a model's answers through batch files took"
-    if (whole := from_first_to_last(run.record)) is not None and whole > 1.1 * totals.seconds + 60:
-        told[0] += f"; {clock(whole)} from its begin to its last step, with all that it waited for"
+    whole = _from_first_to_last(run.record)
+    if whole - totals.seconds > WAITED_S:
+        told[0] += f"; {clock(whole)} from beginning to end, with all that it waited for"
     if not run.ledger:
         return f"{told[0]}; no model was asked"
     about = "about " if any(line.estimated for line in run.ledger) else ""

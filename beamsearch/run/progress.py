@@ -71,9 +71,8 @@ class Progress:
         use = self._used_before
         if not self._is_idle:
             use = use.plus(self._usage.so_far())
-        fields = {"totals": totals(self.trace, done, self.seconds, use)} | fields
-        if not self._is_idle:
             fields = {"saved": datetime.now(UTC)} | fields
+        fields = {"totals": totals(self.trace, done, self.seconds, use)} | fields
         if done:
             everyone = [c for record in done for c in record.candidates]
             times = comparable_times(self.trace, everyone)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from beamsearch.problem.kernel import fingerprint
-from beamsearch.proposer.playbook.playbook import SIZES, Playbook
+from beamsearch.proposer.playbook.playbook import Playbook, move
+from beamsearch.proposer.playbook.rewrites.constants import SIZES
 from beamsearch.proposer.questions import Attempt, Memory, VariantsQuestion
 from beamsearch.proposer.replies import (
     UnreadableReply,
@@ -109,6 +110,7 @@ def test_sizes_that_break_a_kernel_are_left_runtime_and_count_against_no_other_m
     assert any(what.startswith(SIZES) for what in proposed(["compile_error", "correct"]))
     broken = proposed(["compile_error", "crashed"])
     assert broken and not any(what.startswith(SIZES) for what in broken)
+    assert broken[0] == move(first[0])
 
 
 def test_a_diagnosis_names_the_finding_its_evidence_and_a_plan() -> None:

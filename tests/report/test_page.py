@@ -330,16 +330,19 @@ def test_what_came_after_the_last_round_is_told(tmp_path):
     assert end[1] == record.best and end[-1] == "1:42"
     assert "in 1:42 of work, 0:35 of it for the final timing and examination" in page.text
     assert "The final timing and examination came after that." in page.text
-    assert "from its begin" not in page.text
 
 
 def test_how_long_a_run_was_with_all_it_waited_for_is_told(tmp_path):
     trace = copied(PLAYBOOK, tmp_path / "run")
     record = trace.run_record()
     began = datetime(2026, 11, 26, 9, tzinfo=UTC)
-    times = {"began": began, "saved": began + timedelta(hours=2, minutes=3)}
-    write_record(trace.run_file, record.with_values(**times))
-    assert "; 2:03:00 from its begin to its last step" in made(RunData(trace), tmp_path / "p").text
+    for waited, told in ((59, None), (7200, "; 2:01:00 from beginning to end")):
+        totals = record.totals.with_values(seconds=60.0)
+        saved = began + timedelta(seconds=60 + waited)
+        times = {"began": began, "saved": saved, "totals": totals}
+        write_record(trace.run_file, record.with_values(**times))
+        text = made(RunData(trace), tmp_path / "page.html").text
+        assert told in text if told else "from beginning to end" not in text
 
 
 def test_what_was_tuned_is_told(run, page):

@@ -15,6 +15,7 @@ from beamsearch.problem.kernel import fingerprint
 from beamsearch.problem.problem import Problem
 from beamsearch.proposer.playbook.rewrites import launch
 from beamsearch.proposer.playbook.rewrites.compositions import Proposal, pairs, simple
+from beamsearch.proposer.playbook.rewrites.constants import SIZES
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
 from beamsearch.proposer.questions import (
     Attempt,
@@ -33,8 +34,6 @@ from beamsearch.records.verdict import Outcome
 AUTHOR = "playbook"
 ENOUGH = 8
 """New proposals below which pairs of moves are looked at too: a round's worth of a parent."""
-SIZES = "runtime sizes"
-"""What the description of a kernel begins with whose sizes were made constexpr."""
 POOR = 0.98
 """Mean speedup below which a move that was tried elsewhere goes to the end."""
 NOTHING_LEFT = "Nothing new is left for this kernel: every rewrite that fits it was tried."
@@ -148,7 +147,8 @@ def _record(question: Situation, *, without_sizes: bool) -> dict[str, list[float
 
 
 def _sizes_break_it(question: Situation) -> bool:
-    """Whether two kernels or more had their sizes made constexpr and none of them ran."""
+    """Whether two kernels or more had their sizes made constexpr and all of them failed: what goes
+    with everything would make everything fail."""
     of_sizes = [a for a in question.memory.attempts if a.description.startswith(SIZES)]
     return len(of_sizes) > 1 and all(map(_failed, of_sizes))
 

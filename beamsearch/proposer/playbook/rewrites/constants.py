@@ -20,6 +20,8 @@ from beamsearch.proposer.playbook.rewrites.source import (
 )
 from kernel_profiling.profile import FindingKind
 
+SIZES = "runtime sizes"
+"""What the description of this rewrite begins with."""
 SHAPE_CALLS = frozenset({"numel", "stride", "size", "cdiv", "next_power_of_2", "len"})
 
 
@@ -50,7 +52,7 @@ def _all_constexpr(module: Module) -> str:
             return None
 
         replace(kernel, cast, inner_first=True)
-    return f"runtime sizes made constexpr ({', '.join(done)})"
+    return f"{SIZES} made constexpr ({', '.join(done)})"
 
 
 def _pointers(kernel: ast.FunctionDef, flow: Flow) -> set[str]:
@@ -71,18 +73,14 @@ def _starts(address: ast.expr, flow: Flow) -> set[str]:
     found: set[str] = set()
     todo = [address]
     while todo:
-        node = todo.pop()
-        while True:
-            match node:
-                case ast.BinOp(left, ast.Add() | ast.Sub()):
-                    node = left
-                case ast.Subscript(whole):  # `(pointer + row)[:, None]`
-                    node = whole
-                case _:
-                    break
-        if isinstance(node, ast.Name) and node.id not in found:
-            found.add(node.id)
-            todo.extend(flow.assigned.get(node.id, []))
+        match todo.pop():
+            case ast.BinOp(left, ast.Add() | ast.Sub()):
+                todo.append(left)
+            case ast.Subscript(whole):  # `(pointer + row)[:, None]`
+                todo.append(whole)
+            case ast.Name(name) if name not in found:
+                found.add(name)
+                todo.extend(flow.assigned.get(name, []))
     return found
 
 
