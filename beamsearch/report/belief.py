@@ -12,6 +12,24 @@ from beamsearch.report.numbers import of_floor, short_id
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.report.words import spread, timed
 
+INPUT_SETS = {
+    "own": "values as the problem draws them",
+    "normal": "standard normal values",
+    "outliers": "normal, but for a few values a hundred to thousands of times as large",
+    "rising": "normal around a line that climbs along every dimension",
+    "infinite": "normal, with infinities of both signs among them, so that some windows hold no "
+    "number",
+    "large": "normal times 1024 (64 in float16)",
+    "minus_infinite": "normal, with a run of negative infinities in each row",
+    "far_below": "each image or row somewhere between -1000 and -150, where exponentials are zero",
+    "ties": "whole numbers from -2 to 2, so that many are equal",
+    "huge": "normal times a million (8192 in float16)",
+    "tiny": "normal divided by 1024",
+    "denormal": "normal, a quarter of them too small for a normal number of their type",
+    "not_a_number": "normal, a few of them no numbers",
+}
+"""What is said of the sets of inputs that a check names."""
+
 
 def _counted(verdict: Verdict) -> tuple[int, int, int]:
     """Checks that passed, all of them but those that failed and decide nothing, and those."""
@@ -55,6 +73,12 @@ def verified(run: RunData) -> list[str]:
     only_told = any(check.reported and not check.passed for check in verdict.checks)
     nothing = f"nothing {'else ' if only_told else ''}of what this judge looks at"
     return told + [f"not checked: {text}" for text in verdict.not_checked or [nothing]]
+
+
+def input_sets(run: RunData) -> list[tuple[str, str]]:
+    """The sets of inputs that the winner's checks name, and what they hold."""
+    seen = {check.name.split(" #")[0] for check in run.examination.checks}
+    return [(name, told) for name, told in INPUT_SETS.items() if name in seen]
 
 
 def timed_how(run: RunData) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kernel_profiling.compiler.statements import assembly_lines
 from kernel_profiling.ncu.metrics import METRICS
 from kernel_profiling.profile import Launch, Profile
 
@@ -46,6 +47,9 @@ OF_LARGE = {"byte": "B", "Hz": "Hz"}
 """Units that are told in thousands of millions and in millions."""
 LEAST_SHARE = 1.0
 """Percent; a share below it in both kernels says nothing of either."""
+MOST_REASONS = 3
+LEAST_REASON = 0.1
+"""Of what the warps at a line wait for: how many are told, and from which share on."""
 
 
 class Row(NamedTuple):
@@ -151,14 +155,31 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1e4 else f"{value:.4g}"
 
 
-def hottest(profile: Profile | None, count: int = 4) -> list[tuple[int, float]]:
-    """The lines of the source with the most stalls in a call, and their shares (0..1) of them."""
+def hottest(profile: Profile | None, source: str, count: int = 4) -> str:
+    """The lines of the source with the most stalls in a call, what their warps wait for, and which
+    of them are inline assembly; empty where no line has a share worth telling."""
     shares: dict[int, float] = defaultdict(float)
+    waits: dict[int, Counter[str]] = defaultdict(Counter)
     for launch in profile.launches if profile else []:
-        for line in launch.lines:
-            shares[line.line] += (line.stall_share or 0.0) * (launch.share or 0.0)
+        for seen in launch.lines:
+            of_call = (seen.stall_share or 0.0) * (launch.share or 0.0)
+            shares[seen.line] += of_call
+            waits[seen.line].update({n: of_call * r for n, r in seen.stall_reasons.items()})
     worst = sorted(shares, key=lambda line: -shares[line])[:count]
-    return [(line, shares[line]) for line in worst if shares[line] >= LEAST_SHARE / 100]
+    worst = [line for line in worst if shares[line] >= LEAST_SHARE / 100]
+    if not worst:
+        return ""
+    told = []
+    for line in worst:
+        reasons = [(name, r / shares[line]) for name, r in waits[line].most_common(MOST_REASONS)]
+        named = ", ".join(f"{name} {r:.0%}" for name, r in reasons if r >= LEAST_REASON)
+        told.append(f"line {line} ({shares[line]:.0%}{f': {named}' if named else ''})")
+    inside = [line for line in worst if line in assembly_lines(source)]
+    assembly = (
+        f" Line {' and '.join(map(str, inside))} stand{'s' if len(inside) == 1 else ''} for inline "
+        "assembly: a profile counts all of its instructions there, whatever they are."
+    )
+    return f"Most of the stalls are on {', '.join(told)}.{assembly if inside else ''}"
 
 
 def below_least(profile: Profile | None, least_bytes: int) -> str:

@@ -93,7 +93,7 @@ def run_page(run: RunData, texts: Texts) -> str:
         ties=belief.tied(run),
         tree=_children(run),
         annotated=_annotated(run, winner),
-        hottest=hottest(run.profile(winner.name)),
+        hottest=hottest(run.profile(winner.name), run.source(winner) or ""),
         counters=counters(run.profile(INPUT), run.profile(winner.name)),
         scope=scope(run.profile(INPUT), run.profile(winner.name)),
         below=_below_least(run),

@@ -1,5 +1,6 @@
 """Why a number may be believed: what the floor, the cards and the checks are."""
 
+from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER
 from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import read_record, write_record
@@ -82,6 +83,15 @@ def test_none_is_said_where_nothing_ties_or_is_left_unchecked():
     }
     told = "No other kernel is within the noise of 1% of the winner."
     assert not belief.tied(run) and told in belief.belief(run)
+
+
+def test_every_set_of_inputs_that_a_check_names_is_explained(tmp_path):
+    assert set(belief.INPUT_SETS) == {*DISTRIBUTIONS, NOT_A_NUMBER}
+    run = RunData(opened_run(WITH_MODEL))
+    told = dict(belief.input_sets(run))
+    assert "ties" in told and "denormal" in told and NOT_A_NUMBER not in told
+    write_report(run, tmp_path / "page.html")
+    assert f"<li>ties: {told['ties']}</li>" in (tmp_path / "page.html").read_text()
 
 
 def test_how_far_the_results_are_off_is_told_where_the_verdict_says():

@@ -85,8 +85,18 @@ def test_the_hottest_lines_are_those_of_the_launches_that_take_long():
     line = LineCounters(line=3, text="a")
     short = Launch(name="a", triton=True, grid=(1, 1, 1), threads=32, share=0.1)
     short = short.with_values(lines=[line.with_values(stall_share=0.9)])
-    last = [line.with_values(line=n, stall_share=share) for n, share in ((7, 0.6), (8, 0.001))]
+    waits = {"memory": 0.6, "barrier": 0.35, "branch": 0.05}
+    last = [
+        line.with_values(line=7, stall_share=0.6, stall_reasons=waits),
+        line.with_values(line=8, stall_share=0.001),
+    ]
     long = short.with_values(share=0.9, lines=last)
     both = profile().with_values(launches=[short, long])
-    assert [(n, round(share, 2)) for n, share in hottest(both)] == [(7, 0.54), (3, 0.09)]
-    assert hottest(None) == []
+    told = "Most of the stalls are on line 7 (54%: memory 60%, barrier 35%), line 3 (9%)."
+    assert hottest(both, "") == told
+    assert hottest(None, "") == ""
+    source = (
+        "x = 1\n" * 5 + "y = tl.inline_asm_elementwise(\n    'add', '=r', [x], tl.int32, True, 1)\n"
+    )
+    also = " Line 7 stands for inline assembly: a profile counts all of its instructions there"
+    assert hottest(both, source).startswith(told + also)

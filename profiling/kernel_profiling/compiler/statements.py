@@ -17,6 +17,7 @@ from kernel_profiling.syntax import parse
 
 _ACCESS = re.compile(r"\b(load|store|gather|scatter|atomic_\w+)\s*\(")
 _LOC = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
+_ASSEMBLY = "inline_asm_elementwise"
 MOST_SHIFTED = 8
 """Lines that a memory instruction may be below its own: one more for each word it moves."""
 
@@ -33,6 +34,22 @@ def _starts(source: str) -> dict[int, int]:
             for line in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1):
                 starts[line] = node.lineno
     return starts
+
+
+@functools.lru_cache(maxsize=64)
+def assembly_lines(source: str) -> frozenset[int]:
+    """Lines of the calls of `tl.inline_asm_elementwise` in a kernel's source; none of a source that
+    this Python cannot parse."""
+    try:
+        tree = parse(source)
+    except SyntaxError:
+        return frozenset()
+    calls = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(_ASSEMBLY)
+    )
+    return frozenset(n for c in calls for n in range(c.lineno, (c.end_lineno or c.lineno) + 1))
 
 
 def statement_starts(path: str) -> dict[int, int]:
