@@ -26,6 +26,8 @@ MOST_VARIANTS = 8
 """Kernels taken from one reply, however many were asked for: each may cost a minute of a GPU."""
 ERRORS = 5
 """Errors of a JSON answer that are listed: who mends these mends the others with them."""
+SAID_CHARACTERS = 200
+"""How much is told of a reply that has no code at all."""
 ERROR_CHARACTERS = 600
 BRACES = 1_000
 """Places at which an object is looked for: nonsense that is nothing else would take minutes."""
@@ -148,8 +150,10 @@ def read_variants(text: str, base: str) -> list[Proposal]:
         )
         variants.setdefault(source or fault, variant)
     if not variants:
+        says = "" if "```" in text else f": {one_line(text, SAID_CHARACTERS)}".rstrip(": ")
         raise UnreadableReply(
             "the reply holds no complete kernel in a ```python fence, and no patch of the kernel"
+            + says
         )
     return list(variants.values())[:MOST_VARIANTS]
 

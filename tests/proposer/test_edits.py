@@ -83,6 +83,14 @@ def test_every_kernel_of_a_reply_is_used_whole_files_and_patches_alike_and_copie
     assert third.source is None and "no line" in third.patch and "does not apply" in third.fault
 
 
+def test_a_reply_without_a_kernel_is_told_by_what_it_says():
+    with pytest.raises(UnreadableReply, match="no patch of the kernel: I can't do that[.]$"):
+        read_variants("I can't do that.\n", KERNEL)
+    for nothing in ("", "```python\nprint()\n```\n"):
+        with pytest.raises(UnreadableReply, match="no patch of the kernel$"):
+            read_variants(nothing, KERNEL)
+
+
 def test_a_review_speaks_of_kernels_that_are_there():
     concern = '{"variant": %d, "fails": true, "kind": "memory", "reason": "line 3"}'
     assert read_review(f'{{"concerns": [{concern % 1}]}}', 2).concerns[0].fails

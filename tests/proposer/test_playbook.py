@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from beamsearch.problem.kernel import fingerprint
-from beamsearch.proposer.playbook.playbook import Playbook, move
+from beamsearch.proposer.playbook.playbook import NOTHING_LEFT, Playbook, move
 from beamsearch.proposer.playbook.rewrites.constants import SIZES
 from beamsearch.proposer.questions import Attempt, Memory, VariantsQuestion
 from beamsearch.proposer.replies import (
@@ -67,7 +67,8 @@ def test_what_was_seen_is_not_proposed_again_until_nothing_is_left() -> None:
         text = answer(asked("04", 0, seen, variants=8))
         try:
             variants = read_variants(text, "")
-        except UnreadableReply:
+        except UnreadableReply as said:
+            assert NOTHING_LEFT in str(said), "told as the reason why there is no kernel"
             break
         prints = [fingerprint(v.source) for v in variants]
         assert not set(prints) & set(seen)
