@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from beamsearch.run.replay import Comparison
 
 
-@takes_settings("device", "gpus", defaults=False)
+@takes_settings("device", "gpus", "overlap", defaults=False)
 def replay(
     run: RunArgument,
     *,

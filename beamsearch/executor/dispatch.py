@@ -22,10 +22,17 @@ from beamsearch.records.job import (
 )
 from beamsearch.records.verdict import Outcome, Stage, Verdict
 
+AUTOTUNED = "autotune"
+"""Stands in the source of a kernel that chooses its configuration where it is first called."""
 BASELINES_WORK = 8.0
 """A comparison with the reference as PyTorch compiles it, in judgements: it may take minutes."""
 COMPILE_WORK = 4.0
 SWEEP_WORK = FLOOR_WORK = 2.0
+PROFILE_WORK = 3.0
+"""It holds a lane three times as long as a judgement."""
+AHEAD_OF_PROFILE = 1.0
+"""The most that a lane may have to do to be given a profile. Until then the profile waits: what
+rounds wait for passes it, and the lane that is free first takes it."""
 MOVED_JUDGEMENT = 2.0
 """How much more the lane that has a kernel compiled must have to do than another, for the kernel to
 be compiled there anew: that takes a second or two, and a judgement as long."""
@@ -61,6 +68,8 @@ def work_of(job: Job[Any]) -> float:
         return SWEEP_WORK
     if isinstance(job, FloorJob):
         return FLOOR_WORK
+    if isinstance(job, ProfileJob):
+        return PROFILE_WORK
     subjects = subjects_of(job)
     return BASELINES_WORK if _has_reference(subjects) else float(len(subjects))
 
@@ -71,9 +80,14 @@ def lane_for(job: Job[Any], loads: Sequence[Load], homes: Mapping[str | None, in
 
     The reference is always timed on the first that is there, where what it compiles to is cached.
     A job about known kernels goes where most of them are known, unless that lane has much more to
-    do than another; any other job goes where the least is to do.
+    do than another; any other job goes where the least is to do. A profile waits for a lane with
+    next to nothing to do, that of an autotuned kernel for the one where it was tuned.
     """
     free = [number for number, load in enumerate(loads) if not load.is_closed]
+    if isinstance(job, ProfileJob):
+        stays = AUTOTUNED in job.subject.source and homes.get(job.subject.source) in free
+        lanes = [homes[job.subject.source]] if stays else free
+        free = [number for number in lanes if loads[number].work <= AHEAD_OF_PROFILE]
     if not free:
         return None
     subjects = subjects_of(job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -184,8 +185,17 @@ def load_module(problem: Problem) -> ModuleType:
     return module
 
 
+_LOADING = threading.RLock()
+"""A module is known by its name while it is executed, which two threads may do at once."""
+
+
 def _execute(tree: ast.Module, problem: Problem, module: ModuleType) -> None:
     """Execute a problem's source in its module. Raises ProblemError."""
+    with _LOADING:
+        _execute_alone(tree, problem, module)
+
+
+def _execute_alone(tree: ast.Module, problem: Problem, module: ModuleType) -> None:
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module  # a dataclass looks its module up there
     try:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-
 from beamsearch.baselines.reference_times import measure_baselines
 from beamsearch.executor.executor import Executor
 from beamsearch.gpu.machine import Machine
 from beamsearch.problem.problem import Problem
 from beamsearch.records.baselines import BASELINES, Baselines
 from beamsearch.records.trace import Trace, recorded
+from beamsearch.run.beside import Beside
 from beamsearch.run.known_floor import KnownFloor
 from beamsearch.run.progress import Progress
 from beamsearch.run.stop import StopToken
-
-WAIT_S = 0.1
-"""How often it is seen whether the run is to stop: tuning torch.compile takes minutes."""
 
 
 class BaselineTimes:
@@ -42,43 +38,34 @@ class BaselineTimes:
         self._floor = floor
         self._progress = progress
         self._stop = stop
-        self._thread: threading.Thread | None = None
-        self._found: Baselines | BaseException | None = None
+        self._measured: Beside[Baselines] | None = None
 
     def begin(self) -> None:
         """Start, where nobody has. Returns at once."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._measure, daemon=True)
-            self._thread.start()
+        if self._measured is None:
+            self._measured = Beside(self._measure)
 
     def end(self) -> None:
         """Wait for them, and put them into the run's record; a floor that one is below is
         corrected. Raises what measuring them raised, and Stopped."""
         self.begin()
-        assert self._thread is not None
-        while self._thread.is_alive():
-            self._thread.join(WAIT_S)
-            self._stop.check()
-        if isinstance(self._found, BaseException):
-            raise self._found
-        if self._found is None or self._found == self._progress.record.baselines:
+        assert self._measured is not None
+        found = self._measured.result(self._stop)
+        if found == self._progress.record.baselines:
             return
-        self._progress.update(baselines=self._found)
+        self._progress.update(baselines=found)
         for name in BASELINES:
-            self._floor.after(getattr(self._found, name))
+            self._floor.after(getattr(found, name))
 
-    def _measure(self) -> None:
-        try:
-            self._found = recorded(
-                self._trace.round(0) / "baselines.json",
-                Baselines,
-                lambda: measure_baselines(
-                    self._executor.run,
-                    self._source,
-                    problem=self._problem,
-                    machine=self._machine,
-                    quick=self._progress.record.settings.quick,
-                ),
-            )
-        except BaseException as error:  # noqa: BLE001 - raised where they are waited for
-            self._found = error
+    def _measure(self) -> Baselines:
+        return recorded(
+            self._trace.round(0) / "baselines.json",
+            Baselines,
+            lambda: measure_baselines(
+                self._executor.run,
+                self._source,
+                problem=self._problem,
+                machine=self._machine,
+                quick=self._progress.record.settings.quick,
+            ),
+        )

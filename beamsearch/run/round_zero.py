@@ -20,6 +20,7 @@ from beamsearch.records.measurement import Measurement
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import Trace, recorded, write_text
+from beamsearch.run.beside import Beside
 from beamsearch.run.candidates import source_fingerprint
 from beamsearch.run.first_kernels import FirstKernels, first_candidates, first_name
 from beamsearch.run.progress import Progress
@@ -30,6 +31,7 @@ from beamsearch.search.survivors import distinct
 if TYPE_CHECKING:
     from beamsearch.llm.batch_files import Mailbox
     from beamsearch.run.observer import Observer
+    from kernel_profiling.profile import Floor
 
 INPUT = first_name(0)
 """Name of the input kernel."""
@@ -52,7 +54,7 @@ class FirstRound:
         """The source of a first kernel, where none came with the problem: the fastest of those that
         the compiler and the model write. Raises KernelError where none is correct, Waiting where it
         needs answers to a batch, or more than a limit leaves."""
-        self._measure_floor()
+        self._keep(self._floor_beside())
         self.observer.worker(0, "looking for a first kernel")
         floor = self.progress.record.floor
         first = FirstKernels(
@@ -91,6 +93,7 @@ class FirstRound:
         given = Subject(name=INPUT, source=source)
         if self.executor.measures:
             self.executor.prepare([given, *baseline_subjects()])
+        floor = self._floor_beside()
         first = recorded(folder / f"{INPUT}.json", Candidate, lambda: self._judge(source))
         if not first.verdict.correct:
             (folder / f"{INPUT}.json").unlink()
@@ -101,7 +104,7 @@ class FirstRound:
         assert first.measurement is not None
         self._anchor(first.measurement)
         self.executor.anchor(given, self._anchor, self.trace.visits())
-        self._measure_floor()
+        self._keep(floor)
         if not self.executor.measures:
             none = recorded(folder / "baselines.json", Baselines, no_baselines)
             self.progress.update(baselines=none)
@@ -145,13 +148,18 @@ class FirstRound:
             measurement=judged.measurement,
         )
 
-    def _measure_floor(self) -> None:
-        if self.progress.record.floor is None:
-            if self.machine.elsewhere is None:
-                floor = measure_floor(self.problem, self.machine, self.executor.usage)
-            else:
-                floor = self.executor.run(FloorJob())
-            self.progress.update(floor=floor)
+    def _floor_beside(self) -> Beside[Floor] | None:
+        """The floor, measured while the first kernel is compiled and judged; none where it is
+        known."""
+        if self.progress.record.floor is not None:
+            return None
+        if self.machine.elsewhere is not None or self.machine.measures < self.executor.measures:
+            return Beside(lambda: self.executor.run(FloorJob()))
+        return Beside(lambda: measure_floor(self.problem, self.machine, self.executor.usage))
+
+    def _keep(self, floor: Beside[Floor] | None) -> None:
+        if floor is not None:
+            self.progress.update(floor=floor.result(self.stop))
 
     def _anchor(self, time: Measurement) -> None:
         """The input kernel's time in a visit: what other times of the visit are divided by."""

@@ -35,7 +35,7 @@ from beamsearch.records.trace import Trace, kept_secret, write_text
 from beamsearch.report.page import leave_report
 from beamsearch.run.activity import ActivityFile
 from beamsearch.run.baseline_times import BaselineTimes
-from beamsearch.run.confirmation import confirm, slower_than_compiler
+from beamsearch.run.confirmation import slower_than_compiler
 from beamsearch.run.context import Shared
 from beamsearch.run.first_kernels import NEXT
 from beamsearch.run.known_floor import KnownFloor
@@ -48,7 +48,7 @@ from beamsearch.run.round import Rounds
 from beamsearch.run.round_zero import FirstRound
 from beamsearch.run.standalone import standalone
 from beamsearch.run.stop import StopToken
-from beamsearch.run.winner import choose_winner
+from beamsearch.run.winner import confirmed_winner
 from beamsearch.settings import LIMITS, PLACES, Settings, check_means_something, differences
 
 if TYPE_CHECKING:
@@ -373,15 +373,12 @@ class _Run:
             record = progress.save(status="finished", stop_reason=reason, best=progress.record.best)
             self.observer.run_ended(record, self.trace.folder)
             return record
-        self.observer.worker(0, "looking closer at the winner")
-        best, notes = choose_winner(self.trace, executor, self.stop)
+        self.observer.worker(0, "looking closer at the winner, and timing it beside the baselines")
+        best, confirmation, notes = confirmed_winner(
+            self.trace, executor, source, self.stop, quick=self.settings.quick
+        )
         progress.note([*notes, *other_prompts(self.trace)])
-        confirmation = None
-        if executor.measures:
-            self.observer.worker(0, "confirming the winner beside the baselines")
-            confirmation = confirm(
-                self.trace, executor, best, source, self.stop, quick=self.settings.quick
-            )
+        if confirmation is not None:
             floor.after(confirmation.winner)
             progress.note(slower_than_compiler(confirmation))
         record = progress.save(

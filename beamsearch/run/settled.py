@@ -11,6 +11,7 @@ from beamsearch.records.ratios import comparable_times, ranked_time
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import CANDIDATES, read_record, recorded
 from beamsearch.report.numbers import Progress, sign, tell
+from beamsearch.run.beside import Beside
 from beamsearch.run.confirmation import confirm
 from beamsearch.run.prefetch import begin_profiles
 from beamsearch.run.results import distance_to_floor, find_candidate
@@ -118,12 +119,15 @@ def look_ahead(
 def look_closer(
     shared: Shared, done: list[RoundRecord], best: Candidate, interrupted: StopToken
 ) -> None:
-    """What the end of a run does with its winner: its closer look and its last timing are recorded
-    by its name, and not done again."""
+    """What the end of a run does with its winner: its closer look and its last timing, side by side,
+    are recorded by its name, and not done again."""
+    first = shared.source(find_candidate(done, "r0-s0"))
+    quick = shared.settings.quick
+    timed = Beside(
+        lambda: confirm(shared.trace, shared.executor, best, first, interrupted, quick=quick)
+    )
     if examine(shared.trace, shared.executor, best, interrupted).correct:
-        first = shared.source(find_candidate(done, "r0-s0"))
-        quick = shared.settings.quick
-        confirm(shared.trace, shared.executor, best, first, interrupted, quick=quick)
+        timed.result(interrupted)
 
 
 def told_early(shared: Shared, done: list[RoundRecord], now: Settled) -> str:

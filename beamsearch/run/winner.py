@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from beamsearch.errors import BeamsearchError
 from beamsearch.executor.executor import Executor
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.records.ratios import comparable_times
+from beamsearch.records.run import Confirmation
 from beamsearch.records.trace import Trace, recorded
 from beamsearch.records.verdict import Stage, Verdict
+from beamsearch.run.beside import Beside
+from beamsearch.run.confirmation import confirm
 from beamsearch.run.results import find_candidate
 from beamsearch.run.stop import StopToken
+
+
+def confirmed_winner(
+    trace: Trace, executor: Executor, first_source: str, stop: StopToken, *, quick: bool
+) -> tuple[Candidate, Confirmation | None, list[str]]:
+    """The winner, its time beside the baselines, and notes. The running best is timed while it is
+    looked at; another winner afterwards. Raises Stopped, and BeamsearchError where it cannot be
+    timed."""
+
+    def timed(candidate: Candidate) -> Beside[Confirmation]:
+        return Beside(lambda: confirm(trace, executor, candidate, first_source, stop, quick=quick))
+
+    done = trace.completed_rounds()
+    likely = find_candidate(done, done[-1].running_best)
+    ahead = timed(likely) if executor.measures else None
+    best, notes = choose_winner(trace, executor, stop)
+    if ahead is None:
+        return best, None, notes
+    if best.name != likely.name:
+        with suppress(BeamsearchError):  # the time of one that is no winner
+            ahead.result(stop)
+        ahead = timed(best)
+    return best, ahead.result(stop), notes
 
 
 def choose_winner(trace: Trace, executor: Executor, stop: StopToken) -> tuple[Candidate, list[str]]:

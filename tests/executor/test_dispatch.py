@@ -3,7 +3,14 @@
 import pytest
 
 from beamsearch.executor.client import LaneDied
-from beamsearch.executor.dispatch import Load, lane_alone, lane_for, lane_to_prepare, verdict_on
+from beamsearch.executor.dispatch import (
+    Load,
+    lane_alone,
+    lane_for,
+    lane_to_prepare,
+    verdict_on,
+    work_of,
+)
 from beamsearch.records.job import CompareJob, JudgeJob, ProfileJob, Subject, SweepJob
 from beamsearch.records.verdict import Outcome
 
@@ -29,8 +36,24 @@ def test_a_kernel_is_judged_where_it_is_prepared_unless_that_lane_has_much_to_do
     homes = {"source of a": 0}
     assert lane_for(judge("a"), [Load(work=1), Load()], homes) == 0
     assert lane_for(judge("a"), [Load(work=2), Load()], homes) == 1
-    assert lane_for(ProfileJob(subject=kernel("a")), [Load(work=2), Load()], homes) == 0
+    compared = CompareJob(subjects=[kernel("a")])
+    assert lane_for(compared, [Load(work=2), Load()], homes) == 0
     assert lane_for(judge("a", thorough=True), [Load(work=2), Load()], homes) == 0
+
+
+def test_a_profile_waits_for_a_lane_with_little_to_do_and_an_autotuned_one_for_its_own():
+    homes = {"source of a": 0, "@triton.autotune of b": 0}
+    plain = ProfileJob(subject=kernel("a"))
+    tuned = ProfileJob(subject=Subject(name="b", source="@triton.autotune of b"))
+    for job in (plain, tuned):
+        assert lane_for(job, [Load(work=1), Load()], homes) == 0
+        assert lane_for(job, [Load(work=2), Load(work=2)], homes) is None
+    busy = [Load(work=work_of(plain)), Load()]
+    assert lane_for(plain, busy, homes) == 1, "the next profile goes where none is"
+    assert lane_for(tuned, busy, homes) is None
+    left = [Load(is_closed=True), Load()]
+    assert lane_for(tuned, left, homes) == 1, "a lane that is gone is not waited for"
+    assert lane_for(judge("c"), [Load(work=2), Load(work=2)], homes) == 0, "it passes profiles"
 
 
 def test_several_kernels_are_compared_where_most_of_them_are_known():

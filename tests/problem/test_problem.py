@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from beamsearch.problem.kernel import (
     interpretation,
 )
 from beamsearch.problem.least_work import least_work
-from beamsearch.problem.problem import find_problem, list_problems
+from beamsearch.problem.problem import find_problem, list_problems, load_module
 from beamsearch.problem.shrink import SMOKE_ELEMENTS, count_elements, shrink
 
 # Least bytes in GB and FLOPs in G, by arithmetic on the shapes: every input and parameter read
@@ -455,3 +456,13 @@ def test_too_little_memory_for_a_problem_is_told_with_what_to_do(tmp_path):
         told.value
     )
     assert "--scale" in str(told.value) and "fails to build" not in str(told.value)
+
+
+def test_a_problem_is_loaded_by_several_threads_at_once(tmp_path):
+    source = "import time\nfrom dataclasses import dataclass\n\ntime.sleep(0.02)\n\n\n"
+    source += "@dataclass\nclass Sizes:\n    n: int = 3\n"
+    (tmp_path / "problem.py").write_text(source)
+    problem = replace(find_problem("43"), path=tmp_path / "problem.py", source=source)
+    with ThreadPoolExecutor(8) as threads:
+        modules = list(threads.map(load_module, [problem] * 16))
+    assert [module.Sizes().n for module in modules] == [3] * 16
