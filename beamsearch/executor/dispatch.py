@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from beamsearch.executor.client import LaneDied
@@ -30,9 +31,12 @@ COMPILE_WORK = 4.0
 SWEEP_WORK = FLOOR_WORK = 2.0
 PROFILE_WORK = 3.0
 """It holds a lane three times as long as a judgement."""
+AHEAD = 2.0
+"""The most that a lane may have to do to be given a job more: enough that it never runs dry while
+kernels are compiled. What waits until then goes to the lane that is free first, in the order in
+which rounds need it."""
 AHEAD_OF_PROFILE = 1.0
-"""The most that a lane may have to do to be given a profile. Until then the profile waits: what
-rounds wait for passes it, and the lane that is free first takes it."""
+"""The same of a profile: all that it needs is there."""
 MOVED_JUDGEMENT = 2.0
 """How much more the lane that has a kernel compiled must have to do than another, for the kernel to
 be compiled there anew: that takes a second or two, and a judgement as long."""
@@ -74,33 +78,77 @@ def work_of(job: Job[Any]) -> float:
     return BASELINES_WORK if _has_reference(subjects) else float(len(subjects))
 
 
-def lane_for(job: Job[Any], loads: Sequence[Load], homes: Mapping[str | None, int]) -> int | None:
-    """The lane that a job goes to; none where none takes jobs now. `homes`: source of a kernel ->
-    the lane that knows it.
+def next_job(
+    waiting: Sequence[Job[Any]], loads: Sequence[Load], homes: Mapping[str | None, int]
+) -> tuple[int, int] | None:
+    """Which of the jobs that wait, by its place, begins now on which lane; none where none does.
+
+    Earlier rounds first; of a round, comparisons, judgements, sweeps, profiles. A job that waits
+    for lanes to have less to do keeps them from all behind it.
+    """
+    loads = list(loads)
+    order = sorted(
+        range(len(waiting)),
+        key=lambda place: (waiting[place].round, _ORDER.get(type(waiting[place]), 0), place),
+    )
+    for place in order:
+        job = waiting[place]
+        if (number := lane_for(job, loads, homes)) is not None:
+            return place, number
+        for number in _lanes_of(job, loads, homes):
+            loads[number] = replace(loads[number], is_closed=True)
+    return None
+
+
+_ORDER: dict[type[Job[Any]], int] = {JudgeJob: 1, SweepJob: 2, ProfileJob: 3}
+
+
+def lane_for(
+    job: Job[Any],
+    loads: Sequence[Load],
+    homes: Mapping[str | None, int],
+    *,
+    later: bool = False,
+) -> int | None:
+    """The lane that a job goes to; none where none takes it now. `homes`: source of a kernel ->
+    the lane that knows it. `later`: however much it has to do.
 
     The reference is always timed on the first that is there, where what it compiles to is cached.
     A job about known kernels goes where most of them are known, unless that lane has much more to
-    do than another; any other job goes where the least is to do. A profile waits for a lane with
-    next to nothing to do, that of an autotuned kernel for the one where it was tuned.
+    do than another; any other job goes where the least is to do. An autotuned kernel is profiled
+    where it was tuned.
     """
-    free = [number for number, load in enumerate(loads) if not load.is_closed]
-    if isinstance(job, ProfileJob):
-        stays = AUTOTUNED in job.subject.source and homes.get(job.subject.source) in free
-        lanes = [homes[job.subject.source]] if stays else free
-        free = [number for number in lanes if loads[number].work <= AHEAD_OF_PROFILE]
-    if not free:
-        return None
+    lanes = _lanes_of(job, loads, homes)
     subjects = subjects_of(job)
     if _has_reference(subjects):
-        return free[0]
-    known = [homes[s.source] for s in subjects if homes.get(s.source) in free]
+        return next(iter(lanes), None)
+    most = inf if later else AHEAD_OF_PROFILE if isinstance(job, ProfileJob) else AHEAD
+    free = [number for number in lanes if loads[number].work <= most]
+    if not free:
+        return None
+    known = [homes[s.source] for s in subjects if homes.get(s.source) in lanes]
     if not known:
         return min(free, key=lambda number: (loads[number].work + loads[number].promised, number))
     home = min(known, key=lambda number: (-known.count(number), loads[number].work, number))
     idlest = min(free, key=lambda number: (loads[number].work, number))
-    short = isinstance(job, JudgeJob) and not job.thorough
-    moved = loads[home].work - loads[idlest].work >= (MOVED_JUDGEMENT if short else MOVED_JOB)
-    return idlest if moved else home
+    if isinstance(job, JudgeJob) and not job.thorough:
+        moves = MOVED_JUDGEMENT
+    else:
+        moves = PROFILE_WORK if isinstance(job, ProfileJob) else MOVED_JOB
+    if loads[home].work - loads[idlest].work >= moves:
+        return idlest
+    return home if home in free else None
+
+
+def _lanes_of(
+    job: Job[Any], loads: Sequence[Load], homes: Mapping[str | None, int]
+) -> Sequence[int]:
+    """Lanes that a job may go to."""
+    lanes = [number for number, load in enumerate(loads) if not load.is_closed]
+    if isinstance(job, ProfileJob) and AUTOTUNED in (job.subject.source or ""):
+        home = homes.get(job.subject.source)
+        return [home] if home in lanes else lanes
+    return lanes
 
 
 def lane_alone(loads: Sequence[Load], died: Collection[int]) -> int | None:
@@ -116,8 +164,8 @@ def lane_to_prepare(
     """The lane that will get the job about what is to be prepared."""
     job = CompareJob if subject.kind != "kernel" else None
     if job is not None:
-        return lane_for(job(subjects=[subject]), loads, homes)
-    return lane_for(JudgeJob(subject=subject), loads, homes)
+        return lane_for(job(subjects=[subject]), loads, homes, later=True)
+    return lane_for(JudgeJob(subject=subject), loads, homes, later=True)
 
 
 def verdict_on(job: Job[Any], deaths: Sequence[LaneDied]) -> Any:

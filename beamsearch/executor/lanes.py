@@ -14,8 +14,8 @@ from beamsearch.executor.client import LaneClient, LaneDied, LaneFacts, LaneSpec
 from beamsearch.executor.dispatch import (
     Load,
     lane_alone,
-    lane_for,
     lane_to_prepare,
+    next_job,
     subjects_of,
     verdict_on,
     work_of,
@@ -98,6 +98,7 @@ class Lanes:
         self._homes: dict[str | None, int] = {}
         self._promised: OrderedDict[str | None, int] = OrderedDict()
         self._anchor: _Anchor | None = None
+        self._waiting: list[Job[Any]] = []
         self._closed = False
         self._slots = [_Slot(spec) for spec in specs]
         for number in range(len(specs)):
@@ -195,19 +196,13 @@ class Lanes:
         """A lane that takes this job now; `alone`: with no other. Waits for one. Raises Stopped
         where the executor is closed, and what took the lanes where none is left."""
         with self._changed:
-            while True:
-                self._check_open()
-                self._begin_again()
-                loads = self._loads()
-                if alone:
-                    number = lane_alone(loads, died)
-                elif job is None:
-                    number = next((n for n, load in enumerate(loads) if not load.is_closed), None)
-                else:
-                    number = lane_for(job, loads, self._homes)
-                if number is not None:
-                    break
-                self._changed.wait()
+            if job is not None and not alone:
+                self._waiting.append(job)
+            try:
+                while (number := self._lane_now(job, died, alone=alone)) is None:
+                    self._changed.wait()
+            finally:
+                self._waiting = [other for other in self._waiting if other is not job]
             slot = self._slots[number]
             slot.kept = alone
             while alone and slot.jobs:
@@ -219,7 +214,20 @@ class Lanes:
                     self._promised.pop(subject.source, None)
                     if subject.kind == "kernel":
                         self._homes[subject.source] = number
+            self._changed.notify_all()  # who is next may begin too
             return number
+
+    def _lane_now(self, job: Job[Any] | None, died: Collection[int], *, alone: bool) -> int | None:
+        """The lane that this job goes to, where that is its turn."""
+        self._check_open()
+        self._begin_again()
+        loads = self._loads()
+        if alone:
+            return lane_alone(loads, died)
+        if job is None:
+            return next((n for n, load in enumerate(loads) if not load.is_closed), None)
+        found = next_job(self._waiting, loads, self._homes)
+        return found[1] if found is not None and self._waiting[found[0]] is job else None
 
     def _check_open(self) -> None:
         if self._closed:

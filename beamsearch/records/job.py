@@ -14,6 +14,9 @@ Baseline = Literal["eager", "compile", "max_autotune"]
 class Job(Record, Generic[R]):
     """What an executor is asked, and the kind of record that it answers with."""
 
+    round: int = 0
+    """The round that waits for it: what an earlier one waits for is done first."""
+
 
 class Subject(Record):
     """Something that can be called on the problem's inputs."""

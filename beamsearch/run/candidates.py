@@ -107,7 +107,7 @@ class Candidates:
         """
 
         def run() -> Judgement:
-            job = JudgeJob(subject=subject, seen=dict(seen))
+            job = JudgeJob(round=self.round, subject=subject, seen=dict(seen))
             return self._judged_before(key) or self.shared.executor.run(job)
 
         judged = self.shared.judgements.get(key, run)

@@ -44,8 +44,8 @@ class Shared:
         """The candidate's profile, taken once and kept."""
 
         def take() -> Profile:
-            job = ProfileJob(subject=Subject(name=candidate.name, source=self.source(candidate)))
-            profile = self.executor.run(job)
+            subject = Subject(name=candidate.name, source=self.source(candidate))
+            profile = self.executor.run(ProfileJob(round=candidate.round, subject=subject))
             self.stop.check()
             return profile
 

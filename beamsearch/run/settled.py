@@ -119,7 +119,7 @@ def look_ahead(
 def look_closer(
     shared: Shared, done: list[RoundRecord], best: Candidate, interrupted: StopToken
 ) -> None:
-    """What the end of a run does with its winner: its closer look and its last timing, side by side,
+    """What the end of a run does with its winner, side by side: its closer look and its last timing
     are recorded by its name, and not done again."""
     first = shared.source(find_candidate(done, "r0-s0"))
     quick = shared.settings.quick
@@ -164,7 +164,7 @@ def _confirm(
     begin_profiles(shared, faster[:1])  # a round's best always is profiled
 
     def compare() -> Comparison:
-        comparison = shared.executor.run(CompareJob(subjects=subjects))
+        comparison = shared.executor.run(CompareJob(round=number, subjects=subjects))
         interrupted.check()
         return comparison
 

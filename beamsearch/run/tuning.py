@@ -139,7 +139,7 @@ class Tuner:
         begun = time.monotonic()
         sources = {AS_IT_IS: self.shared.source(winner), **forms}
         subjects = [Subject(name=setting, source=source) for setting, source in sources.items()]
-        sweep = self.shared.executor.run(SweepJob(subjects=subjects))
+        sweep = self.shared.executor.run(SweepJob(round=winner.round, subjects=subjects))
         self.shared.stop.check()
         return Tuning(
             of=winner.name,

@@ -8,6 +8,7 @@ from beamsearch.executor.dispatch import (
     lane_alone,
     lane_for,
     lane_to_prepare,
+    next_job,
     verdict_on,
     work_of,
 )
@@ -73,9 +74,41 @@ def test_the_reference_is_timed_on_the_first_lane_and_holds_up_no_judgement():
 
 def test_a_closed_lane_takes_nothing_and_where_all_are_a_job_waits():
     homes = {"source of a": 0}
-    assert lane_for(judge("a"), [Load(is_closed=True), Load(work=9)], homes) == 1
+    assert lane_for(judge("a"), [Load(is_closed=True), Load(work=2)], homes) == 1
     assert lane_for(CompareJob(subjects=[EAGER]), [Load(is_closed=True), Load()], {}) == 1
     assert lane_for(judge("a"), [Load(is_closed=True)], homes) is None
+
+
+def test_a_lane_with_much_to_do_is_given_nothing_yet():
+    busy = [Load(work=3), Load(work=3)]
+    assert lane_for(judge("a"), busy, {}) is None
+    assert lane_for(CompareJob(subjects=[kernel("a")]), busy, {}) is None
+    assert lane_for(judge("a"), busy, {}, later=True) == 0 == lane_to_prepare(kernel("a"), busy, {})
+
+
+def test_what_an_earlier_round_waits_for_begins_first():
+    profile = ProfileJob(round=2, subject=kernel("a"))
+    compare = CompareJob(round=2, subjects=[kernel("b"), kernel("c")])
+    waiting = [judge("d", round=3), profile, judge("e", round=2), compare]
+    order, loads = [], [Load(), Load()]
+    while waiting:
+        place, lane = next_job(waiting, loads, {})
+        job = waiting.pop(place)
+        order.append(job)
+    assert order == [compare, judge("e", round=2), profile, judge("d", round=3)]
+    assert next_job([], loads, {}) is None
+
+
+def test_a_job_that_waits_for_a_lane_keeps_it_from_those_behind_it():
+    profile = ProfileJob(round=1, subject=kernel("a"))
+    behind = judge("b", round=2)
+    busy = [Load(work=2), Load(work=2)]
+    assert next_job([behind], busy, {}) == (0, 0)
+    assert next_job([behind, profile], busy, {}) is None, "the lanes do what they have first"
+    assert next_job([behind, profile], [Load(work=2), Load(work=1)], {}) == (1, 1)
+    tuned = ProfileJob(round=1, subject=Subject(name="t", source="autotune"))
+    homes = {"autotune": 1}
+    assert next_job([behind, tuned], busy, homes) == (0, 0), "it waits for one lane alone"
 
 
 def test_what_was_on_a_lane_that_died_runs_on_another_where_there_is_one():
