@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 from beamsearch.executor.client import LaneDied
@@ -31,12 +30,10 @@ COMPILE_WORK = 4.0
 SWEEP_WORK = FLOOR_WORK = 2.0
 PROFILE_WORK = 3.0
 """It holds a lane three times as long as a judgement."""
-AHEAD = 2.0
-"""The most that a lane may have to do to be given a job more: enough that it never runs dry while
-kernels are compiled. What waits until then goes to the lane that is free first, in the order in
-which rounds need it."""
-AHEAD_OF_PROFILE = 1.0
-"""The same of a profile: all that it needs is there."""
+AHEAD = 3.0
+"""The most that a lane may have to do to be given a job more: enough that it does not run dry while
+the CPU prepares the next. What waits until then goes to the lane that is free first, in the order
+in which rounds need it."""
 MOVED_JUDGEMENT = 2.0
 """How much more the lane that has a kernel compiled must have to do than another, for the kernel to
 be compiled there anew: that takes a second or two, and a judgement as long."""
@@ -95,7 +92,8 @@ def next_job(
         job = waiting[place]
         if (number := lane_for(job, loads, homes)) is not None:
             return place, number
-        for number in _lanes_of(job, loads, homes):
+        home = _home_of(job, loads, homes)
+        for number in _lanes_of(job, loads, homes) if home is None else [home]:
             loads[number] = replace(loads[number], is_closed=True)
     return None
 
@@ -122,14 +120,12 @@ def lane_for(
     subjects = subjects_of(job)
     if _has_reference(subjects):
         return next(iter(lanes), None)
-    most = inf if later else AHEAD_OF_PROFILE if isinstance(job, ProfileJob) else AHEAD
-    free = [number for number in lanes if loads[number].work <= most]
+    free = [number for number in lanes if later or loads[number].work <= AHEAD]
     if not free:
         return None
-    known = [homes[s.source] for s in subjects if homes.get(s.source) in lanes]
-    if not known:
+    home = _home_of(job, loads, homes)
+    if home is None:
         return min(free, key=lambda number: (loads[number].work + loads[number].promised, number))
-    home = min(known, key=lambda number: (-known.count(number), loads[number].work, number))
     idlest = min(free, key=lambda number: (loads[number].work, number))
     if isinstance(job, JudgeJob) and not job.thorough:
         moves = MOVED_JUDGEMENT
@@ -149,6 +145,13 @@ def _lanes_of(
         home = homes.get(job.subject.source)
         return [home] if home in lanes else lanes
     return lanes
+
+
+def _home_of(job: Job[Any], loads: Sequence[Load], homes: Mapping[str | None, int]) -> int | None:
+    """The open lane that knows most of a job's kernels; none where none is known."""
+    lanes = _lanes_of(job, loads, homes)
+    known = [homes[s.source] for s in subjects_of(job) if homes.get(s.source) in lanes]
+    return min(known, key=lambda n: (-known.count(n), loads[n].work, n), default=None)
 
 
 def lane_alone(loads: Sequence[Load], died: Collection[int]) -> int | None:

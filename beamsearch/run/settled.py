@@ -98,14 +98,15 @@ def look_ahead(
     *,
     leaves: bool,
 ) -> None:
-    """Profile the parents of the next round, while the model is asked. Where the run `leaves` the
-    GPU, wait for that and for all else that its end, or the round's, does on one."""
+    """Profile the parents of the next round while the model is asked; after the last round, look
+    closer at the winner. Where the run `leaves` the GPU, wait for all that a round's end does on
+    one."""
     standing, best = now.standing, now.standing.running_best
     if leaves and standing.best is not None:
         shared.profile(standing.best)
     time = ranked_time(shared.trace, now.by_name.values(), best)
     if len(done) >= limits.rounds or limits.is_near(distance_to_floor(time, shared.floor)):
-        if leaves and shared.executor.measures:
+        if shared.executor.measures:
             look_closer(shared, done, best, interrupted)
         return
     if shared.settings.llm.run is not None:

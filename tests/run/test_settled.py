@@ -94,7 +94,7 @@ def test_a_win_that_is_confirmed_before_the_reflections_is_told(tmp_path):
     ("of", "time_ms", "margin", "leaves", "looked"),
     [
         (1, 0.9, 0.05, True, True),
-        (1, 0.9, 0.05, False, False),
+        (1, 0.9, 0.05, False, True),
         (2, 0.9, 0.05, True, False),
         (2, 0.51, 0.05, True, True),
         (2, 0.49, 0.0, True, False),
