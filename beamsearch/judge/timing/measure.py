@@ -18,9 +18,9 @@ from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
 from beamsearch.judge.timing.least_time import below_arithmetic, impossible, needed_share
 from beamsearch.judge.timing.timing import (
     UNTIMED_CALLS,
+    Clocks,
     Sample,
     begin,
-    believe,
     checked_share,
     prepare,
     repetitions,
@@ -97,10 +97,11 @@ class Visit:
         """Time a candidate that is right so far. Raises Rejected."""
         before = gpu_state(self.gpu_uuid)
         count = repetitions(prepare(replay, timed, FIRST_CALL_S))
+        clocks = Clocks()
 
         def series() -> list[Sample]:
             samples = time_calls(replay, timed, count, checked_share(count))
-            believe(samples, self.flush_ms, replay.empty)
+            clocks.believe(samples, self.flush_ms, replay.empty)
             return samples
 
         samples = undisturbed(series)
@@ -165,6 +166,7 @@ class Timing:
     turns: list[list[Sample]] = field(default_factory=list)
     plain: list[Sample] = field(default_factory=list)
     """The same calls without a graph."""
+    clocks: Clocks = field(default_factory=Clocks)
 
 
 @dataclass
@@ -335,4 +337,4 @@ class Comparer:
     def _believe(self, timing: Timing) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected, and Shared."""
         samples = [sample for turn in timing.turns for sample in turn]
-        believe(samples, self.visit.flush_ms, timing.replay.empty)
+        timing.clocks.believe(samples, self.visit.flush_ms, timing.replay.empty)

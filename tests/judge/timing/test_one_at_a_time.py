@@ -82,7 +82,7 @@ def compare(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(measure, "prepare", gpu.bind)
         monkeypatch.setattr(measure, "gpu_state", lambda _: None)
         monkeypatch.setattr(measure, "problem_message", lambda _: {})
-        monkeypatch.setattr(measure, "believe", lambda *_: None)
+        monkeypatch.setattr(measure.Clocks, "believe", lambda *_: None)
 
         def time_calls(replay, _, count, *__, **___):
             assert replay.plan in gpu.bound
