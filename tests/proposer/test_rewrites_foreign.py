@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from beamsearch.proposer.playbook.rewrites import contraction, launch, order, rereads, rows
+from beamsearch.proposer.playbook.rewrites import contraction, launch, rereads, rows
 from beamsearch.proposer.playbook.rewrites.compositions import (
     AFTER,
     BEFORE,
@@ -348,9 +348,8 @@ def test_a_kernel_that_reads_what_it_writes_keeps_its_rows_apart() -> None:
 def test_what_a_tuner_launches_is_no_plain_launch() -> None:
     hints = Hints({"x": Shape(INPUT)})
     assert launch.REWRITE.apply(TUNED_BY_A_CALL, hints) == launch.settings_of(TUNED_BY_A_CALL) == []
-    assert order.PERSISTENT.apply(TUNED_BY_A_CALL, hints) == []
     plain = TUNED_BY_A_CALL.replace("(scale_kernel)", "(another)")
-    assert launch.REWRITE.apply(plain, hints) and order.PERSISTENT.apply(plain, hints)
+    assert launch.REWRITE.apply(plain, hints)
 
 
 def test_a_grid_that_is_not_written_axis_by_axis_keeps_its_block() -> None:

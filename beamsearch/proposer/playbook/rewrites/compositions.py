@@ -37,7 +37,7 @@ AFTER = (access.REPACK, unroll.REWRITE, access.ADDRESSES)
 winners hold them: without `address` Triton 3.6 makes 687 instructions of the max pooling's, not
 529, and without `repack` 48 loads of the transposed convolution's, not 34."""
 SMALL = (
-    *(launch.REWRITE, order.GROUPED, order.PERSISTENT),
+    *(launch.REWRITE, order.GROUPED),
     *(access.CACHE_HINTS, unroll.REWRITE, access.ADDRESSES),
 )
 """What leaves the structure alone; rewrites that other packages bring stand beside these."""
