@@ -34,6 +34,8 @@ AHEAD = 3.0
 """The most that a lane may have to do to be given a job more: enough that it does not run dry while
 the CPU prepares the next. What waits until then goes to the lane that is free first, in the order
 in which rounds need it."""
+_ORDER: dict[type[Job[Any]], int] = {JudgeJob: 1, SweepJob: 2, ProfileJob: 3}
+"""Of what one round waits for: comparisons and all else first."""
 MOVED_JUDGEMENT = 2.0
 """How much more the lane that has a kernel compiled must have to do than another, for the kernel to
 be compiled there anew: that takes a second or two, and a judgement as long."""
@@ -96,9 +98,6 @@ def next_job(
         for number in _lanes_of(job, loads, homes) if home is None else [home]:
             loads[number] = replace(loads[number], is_closed=True)
     return None
-
-
-_ORDER: dict[type[Job[Any]], int] = {JudgeJob: 1, SweepJob: 2, ProfileJob: 3}
 
 
 def lane_for(
@@ -165,10 +164,9 @@ def lane_to_prepare(
     subject: Subject, loads: Sequence[Load], homes: Mapping[str | None, int]
 ) -> int | None:
     """The lane that will get the job about what is to be prepared."""
-    job = CompareJob if subject.kind != "kernel" else None
-    if job is not None:
-        return lane_for(job(subjects=[subject]), loads, homes, later=True)
-    return lane_for(JudgeJob(subject=subject), loads, homes, later=True)
+    of_kernel = subject.kind == "kernel"
+    job = JudgeJob(subject=subject) if of_kernel else CompareJob(subjects=[subject])
+    return lane_for(job, loads, homes, later=True)
 
 
 def verdict_on(job: Job[Any], deaths: Sequence[LaneDied]) -> Any:
