@@ -26,7 +26,7 @@ class Progress:
         self.trace = trace
         self.record = record
         self._lock = threading.Lock()
-        self._before = record.totals.seconds
+        self._before, self._saved_before = record.totals.seconds, record.saved
         self._started = started
         self._usage = usage
         self._is_idle = False
@@ -41,6 +41,7 @@ class Progress:
     def nothing_done(self) -> None:
         """This process found nothing to do: what it took is no part of the run."""
         self._is_idle = True
+        self.update(saved=self._saved_before)
 
     def is_out_of_time(self) -> bool:
         """Whether the time limit is reached."""
