@@ -129,7 +129,7 @@ class LocalExecutor:
             uuid = self._measuring.gpu_uuid
             return compile_reference(self._problem, job.way, self._machine.device, uuid)
         assert isinstance(job, CompareJob)
-        return self._measuring.compare(job.subjects)
+        return self._measuring.compare(job.subjects, kernels=job.kernels)
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin what the CPU has to do for what will be judged or timed. Returns at once."""

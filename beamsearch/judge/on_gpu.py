@@ -185,9 +185,9 @@ class MeasuringJudge:
                 return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
         return Sweep(times_ms=sweep.times_ms, failed=failed | sweep.failed)
 
-    def compare(self, subjects: Sequence[Subject]) -> Comparison:
-        """Times of several subjects, interleaved. Raises ProblemError where not even one of them
-        and the oracle fit on the GPU together."""
+    def compare(self, subjects: Sequence[Subject], *, kernels: bool) -> Comparison:
+        """Times of several subjects, interleaved; `kernels`: and what the baselines run. Raises
+        ProblemError where not even one of them and the oracle fit on the GPU together."""
         sources = {s.name: source_of(s) for s in subjects if s.kind == "kernel"}
         forms: dict[str, Sequence[Form]] = {}
         chosen: dict[str, Form] = {}
@@ -210,7 +210,7 @@ class MeasuringJudge:
                         failed[name] = rejection.reason
                 left = [subject for subject in subjects if subject.name not in failed]
                 opened = self._runners.opened, self._baseline_runner
-                found = Comparer(self._visit, timed, *opened).run(left, chosen)
+                found = Comparer(self._visit, timed, *opened).run(left, chosen, kernels=kernels)
             times, failed = dict(found.measurements), failed | found.failed
             for name in [name for name in chosen if name in times]:
                 # The kernels' own Python is called too: one that is wrong there has no time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from beamsearch.records.job import Baseline, Comparison, Subject
+from beamsearch.records.job import Baseline, Comparison, KernelTime, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.record import Record
 
@@ -40,6 +40,8 @@ class Baselines(Record):
     """Visit in which they were measured, where they were kept from an earlier run; the times here
     are scaled to the visit of the anchor."""
     absent: dict[str, str] = {}
+    kernels: dict[str, list[KernelTime]] = {}
+    """Baseline -> the GPU kernels of one call, the longest first; empty where not looked at."""
 
     @classmethod
     def of(cls, comparison: Comparison, anchor: str) -> Baselines:
@@ -48,4 +50,4 @@ class Baselines(Record):
         values = {name: measured.get(name) for name in BASELINES}
         absent = {n: "left out (--quick)" for n in BASELINES if n not in measured}
         given = {"anchor": measured.get(anchor), "absent": absent | comparison.failed}
-        return cls.model_validate(values | given)
+        return cls.model_validate(values | given | {"kernels": comparison.kernels})

@@ -47,6 +47,16 @@ class JudgeJob(Job[Judgement]):
     """Also under compute-sanitizer, where there is a GPU and it is installed: half a minute."""
 
 
+class KernelTime(Record):
+    """A GPU kernel that a call of the reference ran, and for how long by the driver's trace."""
+
+    name: str
+    count: int
+    """Launches of it in the call."""
+    ms: float
+    """All of them together."""
+
+
 class Comparison(Record):
     """Measurements by subject name; a subject that could not be timed has a reason instead."""
 
@@ -54,12 +64,16 @@ class Comparison(Record):
     failed: dict[str, str] = {}
     turns: dict[str, list[float]] = {}
     """Median of each turn by subject, in milliseconds: turns of one number were taken together."""
+    kernels: dict[str, list[KernelTime]] = {}
+    """Baseline -> the GPU kernels of one call, the longest first, where that was asked for."""
 
 
 class CompareJob(Job[Comparison]):
     """Time several subjects interleaved in one visit. Needs a GPU."""
 
     subjects: list[Subject]
+    kernels: bool = False
+    """Also which GPU kernels the baselines run: what one is slow by."""
 
 
 class ProfileJob(Job[Profile]):

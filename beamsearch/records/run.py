@@ -115,6 +115,8 @@ class Confirmation(Record):
     winner: Measurement
     input: Measurement
     baselines: Baselines
+    turns: dict[str, list[float]] = {}
+    """Median of each turn in milliseconds by subject, as in `Comparison`."""
 
 
 class RunRecord(Record):

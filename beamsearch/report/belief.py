@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from textwrap import shorten
 
 from beamsearch.records.amounts import amount
 from beamsearch.records.baselines import BASELINES, called
 from beamsearch.records.measurement import Measurement
+from beamsearch.records.run import WINNER, Confirmation
 from beamsearch.records.verdict import Verdict, error_in_words
 from beamsearch.report.numbers import of_floor, short_id
 from beamsearch.report.run_data import INPUT, RunData
 from beamsearch.report.words import spread, timed
+from beamsearch.search.pairs import paired
 
 INPUT_SETS = {
     "own": "values as the problem draws them",
@@ -29,6 +32,11 @@ INPUT_SETS = {
     "not_a_number": "normal, a few of them no numbers",
 }
 """What is said of the sets of inputs that a check names."""
+
+FEW_CARDS = 3
+"""So many are named."""
+NAME = 90
+"""Letters of a baseline's kernel: names of templates run on for hundreds."""
 
 
 def _counted(verdict: Verdict) -> tuple[int, int, int]:
@@ -50,9 +58,11 @@ def checks(run: RunData) -> str:
     last, first = run.examination, run.winner.verdict
     if len(last.checks) <= len(first.checks):
         return passed(last)
-    own, of, _ = _counted(first)
-    again = f"{own} of {of}"
-    return f"{passed(last)} in the final examination, which adds to those of its round ({again})"
+    counts = [f"{own} of {of}" for own, of, _ in map(_counted, (first, last))]
+    return (
+        f"{counts[0]} checks passed in its round, {counts[1]} in the final examination, which "
+        "makes them again and others"
+    )
 
 
 def verified(run: RunData) -> list[str]:
@@ -71,8 +81,9 @@ def verified(run: RunData) -> list[str]:
         ]
         told.append(f"{stage.replace('_', ' ')}: {'; '.join(parts)}")
     only_told = any(check.reported and not check.passed for check in verdict.checks)
-    nothing = f"nothing {'else ' if only_told else ''}of what this judge looks at"
-    return told + [f"not checked: {text}" for text in verdict.not_checked or [nothing]]
+    all_made = f"no {'other ' if only_told else ''}check of this judge was left out"
+    left_out = [f"not checked: {text}" for text in verdict.not_checked]
+    return told + (left_out or [all_made])
 
 
 def input_sets(run: RunData) -> list[tuple[str, str]]:
@@ -115,6 +126,7 @@ def belief(run: RunData) -> list[str]:
             f"to one GPU: {spread(confirmed.winner)} over {calls}. Speedups at the top are of this "
             "visit."
         )
+        told += _wide(run, confirmed)
         told += _in_its_round(run, confirmed.winner, confirmed.input)
     elif run.modelled:
         told.append(
@@ -164,6 +176,14 @@ def _compared_with(run: RunData) -> list[str]:
     """What the baselines and the input kernel are."""
     dtype = run.record.settings.dtype or run.record.problem_dtype
     told = [f"The baselines are the reference in {dtype}, on the inputs that the kernels get."]
+    if dtype == "float32":
+        rule = (
+            "TF32 is off for baselines and kernels alike"
+            if run.record.settings.precision == "strict"
+            else "Baselines compute convolutions in TF32 and matrix products in float32, PyTorch's "
+            "default, and a kernel's products may be as imprecise as theirs"
+        )
+        told.append(f"{rule}; the results that both are held against are computed without TF32.")
     author = run.candidates[INPUT].author
     if author != "input":
         told.append(
@@ -181,6 +201,51 @@ def errors(verdict: Verdict, *, measured: bool) -> list[str]:
         "the judge allows 1% in half types and 0.1% in float32, and no element more than five times"
     )
     return [f"On the problem's own inputs its errors are {seen}; {rule} that."]
+
+
+def _wide(run: RunData, confirmed: Confirmation) -> list[str]:
+    """What is said where a fifth of the winner's calls are slower than the noise lets expect."""
+    time, told = confirmed.winner, []
+    if time.p80_ms is not None and time.p80_ms > time.time_ms * (1 + 2 * run.noise):
+        more = time.p80_ms / time.time_ms - 1
+        told.append(
+            f"A fifth of these calls took {more:.0%} longer than the median, or more. The noise of "
+            f"{run.noise:.0%} is that of medians: by how much those of the same kernel differ from "
+            "one timing to the next. Why single calls are slower is not known: clocks that give "
+            "way to the limit of power are the usual reason, and meet each kernel in its turns."
+        )
+    if turns := confirmed.turns:
+        known = [n for n in ("input", *BASELINES) if len(turns.get(n, [])) == len(turns[WINNER])]
+        ratios = [(called(n), paired(turns[n], turns[WINNER])) for n in known]
+        ranges = [f"{n} {r.median:.3f}x ({r.low:.3f} to {r.high:.3f})" for n, r in ratios]
+        told.append(
+            f"Turn by turn, {amount(len(turns[WINNER]), 'turn')} each, the winner is faster than "
+            f"{', '.join(ranges)}; in brackets the range with 95% confidence."
+        )
+    return told
+
+
+def baseline_kernels(run: RunData) -> list[str]:
+    """What the baselines run on the GPU, where the run looked; and where not, that a compiled one
+    is slower than eager for a reason that the run does not know."""
+    confirmed = run.record.confirmation
+    if confirmed is None:
+        return []
+    told = []
+    for name, kernels in confirmed.baselines.kernels.items():
+        parts = [
+            f"{shorten(k.name, NAME, placeholder='…')}{f' ({k.count} times)' * (k.count > 1)} "
+            f"{k.ms:.3g} ms"
+            for k in kernels
+        ]
+        told.append(f"{called(name)} runs: {'; '.join(parts)}.")
+    eager, compiled = confirmed.baselines.eager, confirmed.baselines.compile
+    if not told and eager and compiled and compiled.time_ms > 1.1 * eager.time_ms:
+        told.append(
+            f"torch.compile is {compiled.time_ms / eager.time_ms:.2f}x slower than eager here. "
+            "Which kernels it runs was not recorded by this run, so that the page cannot say why."
+        )
+    return told
 
 
 def _in_its_round(run: RunData, time: Measurement, its_input: Measurement) -> list[str]:
@@ -268,9 +333,10 @@ def machine(run: RunData) -> str:
         return f"no GPU, compiled for {where.target}"
     if not where.gpus:
         return where.gpu
-    cards = ", ".join(map(short_id, where.gpus[:8])) + (", …" if len(where.gpus) > 8 else "")
     count = amount(len(where.gpus), "card")
-    return f"{where.gpu}, {count} of this model worked on the run ({cards})"
+    cards = ", ".join(map(short_id, where.gpus))
+    named = f" ({cards})" if len(where.gpus) <= FEW_CARDS else ", one a visit"
+    return f"{where.gpu}, {count} of this model worked on the run{named}"
 
 
 def state(run: RunData) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernel_profiling.compiler.statements import assembly_lines
+from kernel_profiling.findings.budget import WAITS
 from kernel_profiling.ncu.metrics import METRICS
-from kernel_profiling.profile import Launch, Profile
+from kernel_profiling.profile import FindingKind, Launch, Profile
 
 TRAFFIC = {
     "dram": "between the L2 and device memory",
@@ -35,11 +36,37 @@ BUSY = {
     "achieved_occupancy": "of the warps that an SM can hold",
     "issue_busy": "issue slots used",
     "matrix_busy": "matrix units busy",
-    "dram_busy": "device memory busy",
+    "dram_busy": "device memory busy, of its theoretical peak",
 }
 """What is told of the longest launches of two kernels."""
+PER_ISSUE = "stall_"
+"""Counters of warps that wait, per issue: left out where the same is known as a share of time."""
+MEASURED_BY: dict[str, tuple[str, str]] = {
+    FindingKind.OCCUPANCY: ("achieved_occupancy", "% of an SM's warps"),
+    FindingKind.LATENCY: ("idle_memory", "% of the time waiting for memory"),
+    FindingKind.SYNCHRONISATION: ("idle_barrier", "% of the time waiting at barriers"),
+    FindingKind.UNCOALESCED: ("sectors_over_ideal", " times the sectors needed"),
+    FindingKind.IDLE_MATRIX_UNITS: ("matrix_busy", "% matrix units busy"),
+    FindingKind.ISSUE_BOUND: ("issue_busy", "% of the issue slots"),
+    FindingKind.INTEGER_OVERHEAD: ("integer_share", "% integer instructions"),
+    FindingKind.EXCESS_ARITHMETIC: ("instructions", " warp instructions"),
+    FindingKind.DIVERGENCE: ("lanes_on", " lanes of 32 on"),
+    FindingKind.BANK_CONFLICTS: ("bank_conflicts", " bank conflicts"),
+    FindingKind.ATOMICS: ("atomic_busy", "% atomic units busy"),
+    FindingKind.TAIL: ("waves", " waves of programs"),
+}
+"""Finding -> the counter of the longest launch that shows it, and the unit behind its value."""
+OF_CALL = {
+    FindingKind.NARROW_ACCESS: ("load_bits", "bits a load"),
+    FindingKind.SPILLS: ("spill_bytes", "bytes spilled"),
+}
+"""The same for what stands with a launch itself."""
+LEAST_CONFLICTS = 0.1
+"""Of the passes through shared memory, the share of conflicts from which they are told."""
 LEAST_BUSY = 10.0
 """Percent; what is less busy in both says little."""
+LEAST_WAIT = 3.0
+"""Percent of the time by which waiting has to change to be told."""
 CLEARLY = 0.05
 """A difference below this share is not told."""
 LARGE = {1e9: "G", 1e6: "M"}
@@ -69,18 +96,84 @@ def counters(before: Profile | None, after: Profile | None) -> list[Row]:
     for level, told in TRAFFIC.items():
         pair = [p.traffic.get(level) if p else None for p in (before, after)]
         rows += _row(f"traffic at {level}", "byte", told, pair)
-    largest = [_largest(profile) for profile in (before, after)]
+    longest = [largest(profile) for profile in (before, after)]
     for name, (unit, told) in OF_LAUNCH.items():
-        pair = [getattr(launch, name) if launch else None for launch in largest]
+        pair = [getattr(launch, name) if launch else None for launch in longest]
         rows += _row(name.replace("_", " "), unit, told, pair)
-    has_matrix = any(launch and launch.matrix_instructions != 0 for launch in largest)
+    has_matrix = any(launch and launch.matrix_instructions != 0 for launch in longest)
+    shares = _waiting_rows(longest)
     for metric in METRICS:
-        pair = [launch.metrics.get(metric.name) if launch else None for launch in largest]
+        pair = [launch.metrics.get(metric.name) if launch else None for launch in longest]
         is_small = metric.unit == "%" and all((value or 0) < LEAST_SHARE for value in pair)
         if is_small or (metric.name == "matrix_busy" and not has_matrix):
             continue
-        rows += _row(metric.name.replace("_", " "), metric.unit, metric.meaning, pair)
+        if not (shares and metric.name.startswith(PER_ISSUE)):
+            rows += _row(metric.name.replace("_", " "), metric.unit, metric.meaning, pair)
+    return rows + shares
+
+
+def _waiting_rows(longest: Sequence[Launch | None]) -> list[Row]:
+    """What warps wait for, in percent of the time; nothing where that was not counted."""
+    rows = []
+    for name, what in WAITS.items():
+        pair = [launch.metrics.get(name) if launch else None for launch in longest]
+        told = f"of the time no instruction begins because warps wait for {what}"
+        rows += _row(f"wait for {what}", "%", told, [v and 100 * v for v in pair])
     return rows
+
+
+def waits(launch: Launch) -> list[tuple[str, float]]:
+    """What its warps wait for and in which share (0..1) of the time, the longest first."""
+    known = [(what, launch.metrics.get(name, 0.0)) for name, what in WAITS.items()]
+    return sorted(
+        [(what, share) for what, share in known if share >= LEAST_SHARE / 100],
+        key=lambda item: -item[1],
+    )
+
+
+def bank_conflicts(launch: Launch, other: Launch | None) -> str:
+    """A sentence where passes through shared memory are repeated because lanes meet in a bank;
+    `other` is the input kernel's launch."""
+
+    def share(of: Launch | None) -> float | None:
+        passes = of.metrics.get("shared_wavefronts") if of else None
+        return of.metrics.get("bank_conflicts", 0.0) / passes if of and passes else None
+
+    own, its = share(launch), share(other)
+    if own is None or own < LEAST_CONFLICTS:
+        return ""
+    beside = f" (in the input kernel {its:.0%})" if its is not None else ""
+    return f"{own:.0%} of its passes through shared memory are bank conflicts{beside}."
+
+
+def finding_measured(kind: str, before: Profile | None, after: Profile | None) -> str:
+    """`12% of an SM's warps, now 30%`: what shows a finding, in two kernels; empty where nothing
+    does, or a profile lacks it."""
+    if before is None or after is None:
+        return ""
+    if kind == FindingKind.MANY_LAUNCHES:
+        return f"{len(before.launches)} launches, now {len(after.launches)}"
+    if kind == FindingKind.EXCESS_TRAFFIC:
+        return "; ".join(told for told in changed(before, after) if " moves " in told) or "the same"
+    return _measured_in_launch(kind, largest(before), largest(after))
+
+
+def _measured_in_launch(kind: str, one: Launch | None, other: Launch | None) -> str:
+    if kind in OF_CALL:
+        name, unit = OF_CALL[FindingKind(kind)]
+        values = [getattr(launch, name) if launch else None for launch in (one, other)]
+        return "" if None in values else f"{values[0]} {unit}, now {values[1]}"
+    name, unit = MEASURED_BY.get(kind, ("", ""))
+    known = [launch.metrics.get(name) if launch else None for launch in (one, other)]
+    if known[0] is None or known[1] is None:
+        return ""
+    scale = 100 if name.startswith(("idle_", "integer_")) else 1
+    was, now = (_short(value * scale, unit) for value in known if value is not None)
+    return f"{was}{unit}, now {now}{'%' if unit.startswith('%') else ''}"
+
+
+def _short(value: float, unit: str) -> str:
+    return f"{value:.0f}" if unit.startswith("%") else _number(value)
 
 
 def changed(before: Profile | None, after: Profile | None, about: str = "") -> list[str]:
@@ -97,7 +190,7 @@ def changed(before: Profile | None, after: Profile | None, about: str = "") -> l
     counts = [len(p.launches) for p in (before, after)]
     if counts[0] != counts[1]:
         told.append(f"launches {counts[0]}, now {counts[1]}")
-    one, other = _largest(before), _largest(after)
+    one, other = largest(before), largest(after)
     longest = _changed_in(one, other, about) if one and other else []
     return told + [f"in the longest launch {', '.join(longest)}"] * bool(longest)
 
@@ -115,6 +208,10 @@ def _changed_in(one: Launch, other: Launch, about: str) -> list[str]:
             continue
         if _differ(was, now):
             longest.append(f"{what} {was:.0f}%, now {now:.0f}%")
+    for name, what in WAITS.items():
+        was, now = (launch.metrics.get(name) for launch in (one, other))
+        if was is not None and now is not None and 100 * abs(was - now) >= LEAST_WAIT:
+            longest.append(f"waits for {what} {was:.0%} of the time, now {now:.0%}")
     return longest
 
 
@@ -127,13 +224,14 @@ def scope(before: Profile | None, after: Profile | None) -> str:
     many = [p for p in (before, after) if p and len(p.launches) > 1]
     if not many:
         return ""
-    names = [launch.name for p in (before, after) if (launch := _largest(p)) is not None]
+    names = [launch.name for p in (before, after) if (launch := largest(p)) is not None]
     return "traffic is of the whole call, the rest of its longest launch: " + " and ".join(
         dict.fromkeys(names)
     )
 
 
-def _largest(profile: Profile | None) -> Launch | None:
+def largest(profile: Profile | None) -> Launch | None:
+    """The launch that takes most of a call's time."""
     launches = profile.launches if profile else []
     return max(launches, key=lambda launch: launch.share or 0, default=None)
 

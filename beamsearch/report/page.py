@@ -16,9 +16,11 @@ from beamsearch.records.amounts import amount
 from beamsearch.records.baselines import called
 from beamsearch.records.candidate import Candidate
 from beamsearch.records.trace import Trace, write_text
-from beamsearch.report import belief, plots, words
+from beamsearch.report import belief, plots, tried, words
 from beamsearch.report.code import annotated, difference, highlighted, visible
 from beamsearch.report.counters import below_least, counters, hottest, scope
+from beamsearch.report.limits import limits
+from beamsearch.report.lineage import in_all, lineage
 from beamsearch.report.numbers import clock, progress
 from beamsearch.report.roofline import roofline
 from beamsearch.report.run_data import INPUT, RunData
@@ -84,7 +86,7 @@ def run_page(run: RunData, texts: Texts) -> str:
         run=run,
         title=f"{run.record.problem}: {winner.name}",
         plots=_plots(run),
-        lineage=[words.step(run, c) for c in line],
+        lineage=lineage(run),
         line={c.name for c in line},
         bests=[
             (c, run.against(c, before.name), before.name)
@@ -239,6 +241,9 @@ def _environment() -> Environment:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.globals |= {
         "words": words,
+        "tried": tried,
+        "limits": limits,
+        "in_all": in_all,
         "belief": belief,
         "amount": amount,
         "clock": clock,

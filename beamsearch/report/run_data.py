@@ -208,6 +208,11 @@ class RunData:
         """The running best, each time that it changed."""
         return [self.candidates[n] for n in dict.fromkeys(r.running_best for r in self.rounds)]
 
+    @cached_property
+    def rounds_best(self) -> dict[int, str | None]:
+        """Round -> its best kernel."""
+        return {record.round: record.best for record in self.rounds}
+
     @property
     def important(self) -> list[str]:
         """Names whose texts come first where not all have room: the winner's line, then every best,

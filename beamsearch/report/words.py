@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from textwrap import shorten
 
 from beamsearch.records.amounts import amount
 from beamsearch.records.baselines import BASELINES, called
-from beamsearch.records.candidate import OPEN, Candidate
+from beamsearch.records.candidate import Candidate
 from beamsearch.records.job import Comparison
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.ratios import comparable_times
-from beamsearch.records.round import RoundRecord, tuning_gain
+from beamsearch.records.round import RoundRecord
 from beamsearch.records.run import RunRecord
 from beamsearch.records.trace import Trace, read_record
-from beamsearch.report.counters import changed
-from beamsearch.report.numbers import clock, configuration, progress, sign
-from beamsearch.report.run_data import INPUT, RunData
-from beamsearch.search.pairs import MODELLED_NOISE, NOISE, paired
-from kernel_profiling.profile import Finding
+from beamsearch.report.numbers import clock, progress, sign
+from beamsearch.report.run_data import RunData
+from beamsearch.search.pairs import MODELLED_NOISE, NOISE, TIE, paired
 
-LONGEST = 200
-"""Letters of why a configuration failed."""
 WAITED_S = 60
 """Seconds that a run was not worked on from which that is told."""
-CLEAR = 1.1
-"""The least bound of a finding by whose coming or going a kernel is told from another."""
 
 
 def spread(time: Measurement | None) -> str:
@@ -95,7 +87,10 @@ def _from_first_to_last(record: RunRecord) -> float:
 def cost(run: RunData) -> str:
     """Time, calls, tokens and dollars."""
     totals = run.record.totals
-    told = [f"{amount(totals.candidates, 'candidate')} in {clock(totals.seconds)} of work"]
+    told = [
+        f"{amount(totals.candidates, 'candidate')} beside the first kernels, in "
+        f"{clock(totals.seconds)} of work"
+    ]
     if run.after_rounds_s is not None:
         told[0] += f", {clock(run.after_rounds_s)} of it for the final timing and examination"
     if any(line.batch for line in run.ledger):
@@ -143,95 +138,14 @@ def beside(trace: Trace, item: RoundRecord, by_name: Mapping[str, Candidate]) ->
     if item.best not in turns or other is None or len(turns[item.best]) != len(turns[other]):
         return []
     found = paired(turns[item.best], turns[other])
+    verdict: str = found.verdict
+    if verdict == "tie" and not found.low <= 1 <= found.high:
+        verdict = f"a tie, since a win takes a difference of {TIE:.0%}"
     return [
         f"{item.best} beside {other}, taking turns: {found.median:.3f} of its time "
-        f"({found.low:.3f} to {found.high:.3f}; {times[item.best]} and {times[other]}): "
-        f"{found.verdict}"
+        f"({found.low:.3f} to {found.high:.3f} with 95% confidence; {times[item.best]} and "
+        f"{times[other]}): {verdict}"
     ]
-
-
-def outcome(run: RunData, candidate: Candidate) -> str:
-    """What came of a candidate, in a few words."""
-    verdict = candidate.verdict
-    if not verdict.correct:
-        what = str(verdict.outcome).replace("_", " ")
-        stage = str(verdict.stage or what).replace("_", " ")
-        return what if what.startswith(stage) else f"{what} at {stage}"
-    change = run.against(candidate, candidate.parent)
-    if change is None:
-        return "correct"
-    return "ties with its parent" if change.word == "tie" else f"{change.word} than its parent"
-
-
-def failures(run: RunData) -> list[tuple[str, list[Candidate]]]:
-    """What is not correct, by outcome and stage, the most frequent first."""
-    found: dict[str, list[Candidate]] = defaultdict(list)
-    for candidate in run.candidates.values():
-        if not candidate.verdict.correct:
-            found[outcome(run, candidate)].append(candidate)
-    return sorted(found.items(), key=lambda item: -len(item[1]))
-
-
-def in_vain(run: RunData) -> list[list[Candidate]]:
-    """The kernels of each worker that made none faster than its parent, in the order of rounds."""
-
-    def gained(candidate: Candidate) -> bool:
-        change = run.against(candidate, candidate.parent)
-        return change is not None and change.word == "faster"
-
-    return [own for own in run.workers if not any(map(gained, own))]
-
-
-def lost(run: RunData) -> list[tuple[Candidate, list[Candidate]]]:
-    """The best of a round, and the kernels of each worker that gained on its parent but is slower
-    than that by more than the noise."""
-    vain, found = {own[0].name for own in in_vain(run)}, []
-    bests = {record.round: record.best for record in run.rounds}
-    for own in run.workers:
-        best = bests[own[0].round]
-        changes = [run.against(c, best) for c in own]
-        words = {change.word for change in changes if change}
-        if best is not None and own[0].name not in vain and words == {"slower"}:
-            found.append((run.candidates[best], own))
-    return found
-
-
-def behind_a_sibling(run: RunData) -> list[Candidate]:
-    """Kernels slower than their parent, of workers of which another kernel gained on it."""
-    vain = {c.name for own in in_vain(run) for c in own}
-    lost_too = {c.name for _, own in lost(run) for c in own}
-    return [
-        c
-        for own in run.workers
-        for c in own
-        if c.name not in vain | lost_too
-        and (change := run.against(c, c.parent)) is not None
-        and change.word == "slower"
-    ]
-
-
-def swept(run: RunData) -> list[str]:
-    """A line for each kernel that was tuned: what was tried, and what that gained."""
-    told = []
-    for record in run.rounds:
-        for tuning in record.tunings:
-            timed = [form.setting for form in tuning.forms[1:] if form.times_ms]
-            failed: dict[str, list[str]] = defaultdict(list)
-            for form in tuning.forms[1:]:
-                if not form.times_ms:
-                    failed[form.reason].append(form.setting)
-            gain = tuning_gain(tuning, record)
-            about = "~" if tuning.modelled else ""
-            gained = f"{about}{gain:.2f}x faster" if gain > 1 else "nothing gained"
-            own = run.candidates[tuning.of].measurement
-            itself = ", ".join(own.configs if own else {})
-            line = f"{tuning.of}, {amount(len(timed), 'configuration')} timed"
-            line += f", none of {itself}, which it autotunes itself" if itself else ""
-            line += f": {', '.join(timed)}" if timed else ""
-            for why, settings in failed.items():
-                line += f"; {', '.join(settings)} not: {shorten(why, LONGEST, placeholder=' …')}"
-            told.append(f"{line}; {gained}")
-    return told
 
 
 def tuned(run: RunData) -> str:
@@ -249,36 +163,6 @@ def tuned(run: RunData) -> str:
     )
 
 
-def directions(run: RunData) -> list[tuple[str, Counter[str], str]]:
-    """Direction -> what came of its correct kernels against their parents, and which of them gained
-    most on its own."""
-    found: dict[str, list[Candidate]] = defaultdict(list)
-    for candidate in run.candidates.values():
-        if candidate.direction is not None:
-            found[candidate.direction.finding.replace("_", " ")].append(candidate)
-    rows = []
-    for direction, some in found.items():
-        counts = Counter(
-            change.word if (change := run.against(c, c.parent)) else "failed" for c in some
-        )
-        gains = {c.name: change.speedup for c in some if (change := run.against(c, c.parent))}
-        rows.append((direction, counts, max(gains, key=gains.__getitem__, default="")))
-    return rows
-
-
-def aim(run: RunData, candidate: Candidate) -> str:
-    """What its worker was sent after: the direction, and what its parent's profile says of it."""
-    direction = candidate.direction
-    if direction is None:
-        return "nothing in particular"
-    told = str(direction).replace("_", " ").replace(OPEN, "open: no finding was given", 1)
-    parent = run.candidates.get(candidate.parent or "")
-    for finding in run.findings(parent) if parent else []:
-        if direction.finding in (finding.kind, *finding.seen_as):
-            return f"{told} ({finding.title[0].lower()}{finding.title[1:]})"
-    return told
-
-
 def different_words(candidates: Sequence[Candidate]) -> dict[str, str]:
     """Descriptions of siblings without the clauses that all of them share."""
     clauses = {c.name: c.description.split("; ") for c in candidates}
@@ -288,38 +172,3 @@ def different_words(candidates: Sequence[Candidate]) -> dict[str, str]:
         rest = [clause for clause in own if clause not in shared]
         told[name] = ("… " if len(rest) < len(own) else "") + "; ".join(rest or own)
     return told
-
-
-def only_in(some: Sequence[Finding], others: Sequence[Finding]) -> list[str]:
-    """Findings that the others do not have, with their bounds. Smaller ones than `CLEAR` come and
-    go with the threshold that lists them, so they say nothing of a change."""
-    known = {kind for finding in others for kind in (finding.kind, *finding.seen_as)}
-    return [
-        f"{finding.title} (up to {finding.gain_bound:.2f}x)"
-        for finding in some
-        if finding.kind not in known and finding.gain_bound >= CLEAR
-    ]
-
-
-def step(run: RunData, candidate: Candidate) -> dict[str, object]:
-    """One step of a lineage: what it changed and what it gained."""
-    origin = run.candidates.get(run.origin(candidate) or "")
-    gone: list[str] = []
-    come: list[str] = []
-    moved: list[str] = []
-    if origin is not None and run.profile(origin.name) and run.profile(candidate.name):
-        moved = changed(run.profile(origin.name), run.profile(candidate.name), run.about)
-        before, after = run.findings(origin), run.findings(candidate)
-        gone, come = only_in(before, after), only_in(after, before)
-    return {
-        "candidate": candidate,
-        "origin": origin,
-        "change": run.against(candidate, origin.name if origin else None),
-        "cause": run.plan(candidate)["cause"],
-        "chosen": configuration(candidate.measurement),
-        "moved": moved,
-        "gone": gone,
-        "come": come,
-        "reflection": run.reflection(candidate),
-        "is_input": candidate.name == INPUT,
-    }

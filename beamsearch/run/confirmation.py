@@ -35,7 +35,7 @@ def confirm(
         Subject(name="input", source=first_source),
         *baseline_subjects(quick=quick),
     ]
-    comparison = executor.run(CompareJob(subjects=subjects))
+    comparison = executor.run(CompareJob(subjects=subjects, kernels=True))
     stop.check()
     measured = comparison.measurements
     for name in (WINNER, "input"):
@@ -45,7 +45,11 @@ def confirm(
             )
     baselines = Baselines.of(comparison, anchor="input")
     record = Confirmation(
-        name=best.name, winner=measured[WINNER], input=measured["input"], baselines=baselines
+        name=best.name,
+        winner=measured[WINNER],
+        input=measured["input"],
+        baselines=baselines,
+        turns=comparison.turns,
     )
     write_record(path, record)
     return record

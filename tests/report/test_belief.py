@@ -1,6 +1,7 @@
 """Why a number may be believed: what the floor, the cards and the checks are."""
 
 from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER
+from beamsearch.records.job import KernelTime
 from beamsearch.records.packed import opened_run
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import read_record, write_record
@@ -68,15 +69,17 @@ def test_the_checks_of_both_looks_are_told():
     run = RunData(opened_run(WITH_MODEL))
     last, first = len(run.examination.checks), len(run.winner.verdict.checks)
     assert last > first
-    told = f"{last} of {last} checks passed in the final examination, which adds to those of its"
-    assert belief.checks(run) == f"{told} round ({first} of {first})"
+    told = (
+        f"{first} of {first} checks passed in its round, {last} of {last} in the final examination"
+    )
+    assert belief.checks(run) == f"{told}, which makes them again and others"
     assert belief.checks(RunData(opened_run(PLAYBOOK))) == "9 of 9 checks passed"
 
 
 def test_none_is_said_where_nothing_ties_or_is_left_unchecked():
     run = RunData(opened_run(WITH_MODEL))
     assert not run.examination.not_checked
-    assert belief.verified(run)[-1] == "not checked: nothing of what this judge looks at"
+    assert belief.verified(run)[-1] == "no check of this judge was left out"
     assert any("are as fast as the winner: r3-w0-v1, " in text for text in belief.belief(run))
     run.times = {
         name: time * (1 if name == run.winner.name else 2) for name, time in run.times.items()
@@ -182,3 +185,44 @@ def test_how_far_two_timings_of_one_kernel_are_apart_is_told(tmp_path):
     assert f"({name})" in told and f"{apart[name]:.1%}" in told
     run.in_turns = {}
     assert belief.timed_twice(run) == []
+
+
+def test_what_baselines_run_and_how_wide_the_calls_are_is_told():
+    run = RunData(opened_run(WITH_MODEL))
+    confirmed = run.record.confirmation
+    assert not any("longer than the median" in text for text in belief.belief(run))
+    (told,) = belief.baseline_kernels(run)
+    slower = confirmed.baselines.compile.time_ms / confirmed.baselines.eager.time_ms
+    assert slower > 1.1 and f"{slower:.2f}x slower than eager" in told
+    quick = confirmed.baselines.with_values(compile=confirmed.baselines.eager)
+    run.record = run.record.with_values(confirmation=confirmed.with_values(baselines=quick))
+    assert belief.baseline_kernels(run) == []
+    eager = confirmed.baselines.eager
+    slow = eager.with_values(time_ms=1.5 * eager.time_ms)
+    kernels = [
+        KernelTime(name="a_kernel", count=2, ms=0.5),
+        KernelTime(name="x" * 200 + " y", count=1, ms=0.25),
+    ]
+    seen = {"eager": kernels}
+    winner = confirmed.winner.with_values(p80_ms=1.08 * confirmed.winner.time_ms)
+    turns = {"winner": [1.0, 1.1], "input": [2.0, 2.2], "eager": [1.5]}
+    for told_of, words in ((seen, "eager runs: a_kernel (2 times) 0.5 ms; "), ({}, "1.50x slower")):
+        baselines = confirmed.baselines.with_values(compile=slow, kernels=told_of)
+        again = confirmed.with_values(winner=winner, turns=turns, baselines=baselines)
+        run.record = run.record.with_values(confirmation=again)
+        (told,) = belief.baseline_kernels(run)
+        assert words in told and len(told) < 250
+    told = " ".join(belief.belief(run))
+    assert "A fifth of these calls took 8% longer than the median" in told
+    assert "Turn by turn, 2 turns each, the winner is faster than input 2.000x" in told
+
+
+def test_the_rule_of_tf32_is_told_where_it_matters(tmp_path):
+    assert not any("TF32" in text for text in belief.belief(RunData(opened_run(WITH_MODEL))))
+    trace = copied(WITH_MODEL, tmp_path / "run")
+    for precision, words in (("reference", "convolutions in TF32"), ("strict", "TF32 is off")):
+        record = trace.run_record()
+        settings = record.settings.model_copy(update={"precision": precision, "dtype": "float32"})
+        write_record(trace.run_file, record.with_values(settings=settings))
+        told = " ".join(belief.belief(RunData(trace)))
+        assert words in told and "computed without TF32" in told

@@ -1,7 +1,19 @@
 """Counters that say something, of two kernels."""
 
-from beamsearch.report.counters import TRAFFIC, below_least, changed, counters, hottest, scope
-from kernel_profiling.profile import Launch, LineCounters, Profile
+import pytest
+
+from beamsearch.report.counters import (
+    TRAFFIC,
+    bank_conflicts,
+    below_least,
+    changed,
+    counters,
+    finding_measured,
+    hottest,
+    scope,
+    waits,
+)
+from kernel_profiling.profile import FindingKind, Launch, LineCounters, Profile
 
 
 def profile(matrix: int = 0, dram: float = 2.126e9, **metrics: float) -> Profile:
@@ -100,3 +112,45 @@ def test_the_hottest_lines_are_those_of_the_launches_that_take_long():
     )
     also = " Line 7 stands for inline assembly: a profile counts all of its instructions there"
     assert hottest(both, source).startswith(told + also)
+
+
+def test_waiting_is_told_in_one_unit():
+    before = profile(stall_memory=7.6, idle_memory=0.5, idle_barrier=0.18)
+    after = profile(stall_memory=1.2, idle_memory=0.16, idle_barrier=0.19)
+    rows = {row.name: row for row in counters(before, after)}
+    assert "stall memory" not in rows and "stall memory" in names(None, profile(stall_memory=1.2))
+    assert (rows["wait for memory"].before, rows["wait for memory"].after) == ("50", "16")
+    assert changed(before, after) == [
+        "in the longest launch waits for memory 50% of the time, now 16%"
+    ]
+    assert waits(after.launches[0]) == [("barriers", 0.19), ("memory", 0.16)]
+
+
+def test_bank_conflicts_are_a_share_of_the_passes():
+    one = profile(shared_wavefronts=100.0, bank_conflicts=40.0).launches[0]
+    few = profile(shared_wavefronts=100.0, bank_conflicts=4.0).launches[0]
+    told = "40% of its passes through shared memory are bank conflicts"
+    assert bank_conflicts(one, few) == f"{told} (in the input kernel 4%)."
+    assert bank_conflicts(one, None) == f"{told}." and bank_conflicts(few, one) == ""
+    assert bank_conflicts(profile().launches[0], one) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (FindingKind.OCCUPANCY, "12% of an SM's warps, now 30%"),
+        (FindingKind.SYNCHRONISATION, "18% of the time waiting at barriers, now 29%"),
+        (FindingKind.MANY_LAUNCHES, "1 launches, now 2"),
+        (FindingKind.EXCESS_TRAFFIC, "device memory moves 2 GB, now 1 GB"),
+        (FindingKind.SPILLS, "0 bytes spilled, now 0"),
+        (FindingKind.ATOMICS, ""),
+        (FindingKind.AT_FLOOR, ""),
+        ("another package's", ""),
+    ],
+)
+def test_a_finding_is_told_by_its_measure_in_both_kernels(kind, told):
+    before = profile(dram=2e9, achieved_occupancy=12.1, idle_barrier=0.18)
+    after = profile(dram=1e9, achieved_occupancy=30.0, idle_barrier=0.29)
+    after = after.with_values(launches=[*after.launches, after.launches[0]])
+    assert finding_measured(kind, before, after) == told
+    assert finding_measured(kind, before, None) == ""

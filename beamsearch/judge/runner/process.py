@@ -19,6 +19,7 @@ import torch
 
 from beamsearch.gpu.stopwatch import Stopwatch
 from beamsearch.judge.runner.graphs import NoGraph, Run, captured
+from beamsearch.judge.runner.kernel_times import kernel_times
 from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
 from beamsearch.judge.runner.reference import COMPILES, BoundReference, reference_maker
@@ -194,6 +195,10 @@ class Runner(MappingWorker):
             program.refresh(fresh=False, garbage=True)
             times.append(self._watch.time(part)[0])
         return {"operations_ms": median(times)}
+
+    def do_kernels(self, call: str) -> Answer:
+        """The GPU kernels of one call."""
+        return {"kernels": kernel_times(self._bound(call).program.enqueue)}
 
     def _bound(self, call: str) -> _Call:
         """The call of this name; results of the last timed one are no longer wanted."""

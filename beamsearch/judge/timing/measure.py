@@ -3,7 +3,7 @@
 import statistics
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,7 +31,7 @@ from beamsearch.judge.verification.inputs import InputSet
 from beamsearch.judge.verification.stages import bind
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem
-from beamsearch.records.job import Comparison, Subject
+from beamsearch.records.job import Comparison, KernelTime, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.gpus import Gpu
@@ -196,10 +196,13 @@ class Comparer:
     _is_slow: bool = False
     """Whether torch.compile ran out of time."""
 
-    def run(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> Comparison:
-        """Times of all subjects; `forms` are the kernels' plans, by name. Raises OutOfMemoryError
-        where one alone does not fit."""
+    def run(
+        self, subjects: Sequence[Subject], forms: Mapping[str, Form], *, kernels: bool = False
+    ) -> Comparison:
+        """Times of all subjects; `forms` are the kernels' plans, by name. `kernels`: also which GPU
+        kernels the baselines run. Raises OutOfMemoryError where one alone does not fit."""
         before = gpu_state(self.visit.gpu_uuid)
+        launched = {}
         try:
             try:
                 self._interleave(subjects, forms)
@@ -208,6 +211,8 @@ class Comparer:
                     raise
                 self._begin_again()
                 self._interleave(subjects, forms)
+            if kernels:
+                launched = self._kernels_of_baselines()
         finally:
             if False in self._runners:
                 self._runners[False].end()
@@ -218,7 +223,23 @@ class Comparer:
             samples, replay = [sample for turn in timing.turns for sample in turn], timing.replay
             measurements[name] = self.visit.measurement(samples, timing.plain, before, replay)
             turns[name] = [statistics.median(sample.ms for sample in turn) for turn in timing.turns]
-        return Comparison(measurements=measurements, failed=self._failed, turns=turns)
+        return Comparison(
+            measurements=measurements, failed=self._failed, turns=turns, kernels=launched
+        )
+
+    def _kernels_of_baselines(self) -> dict[str, list[KernelTime]]:
+        """By baseline. It explains a time and decides nothing, so where a trace fails, or only one
+        subject at a time has memory, there is none."""
+        found = {}
+        bound = {} if self._one_at_a_time else self._timings
+        for name, timing in bound.items():
+            ask = timing.replay.ask
+            if timing.replay.runner is not self._runners.get(True):
+                continue
+            with suppress(Rejected):
+                told = guarded(Stage.TIMING, "kernels", ask, "kernels", GPU_CALL_S, name=CALL)
+                found[name] = [KernelTime.model_validate(item) for item in told["kernels"]]
+        return found
 
     def _interleave(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> None:
         self._prepare_all(subjects, forms)
