@@ -143,8 +143,7 @@ def beside(trace: Trace, item: RoundRecord, by_name: Mapping[str, Candidate]) ->
         verdict = f"a tie, since a win takes a difference of {TIE:.0%}"
     return [
         f"{item.best} beside {other}, taking turns: {found.median:.3f} of its time "
-        f"({found.low:.3f} to {found.high:.3f} with 95% confidence; {times[item.best]} and "
-        f"{times[other]}): {verdict}"
+        f"({found.low:.3f} to {found.high:.3f}; {times[item.best]} and {times[other]}): {verdict}"
     ]
 
 

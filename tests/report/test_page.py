@@ -295,7 +295,7 @@ def test_a_confirmed_time_stands_with_its_own_ratio(tmp_path):
         ratio = run.times[turns.beside] / run.times[name]
         assert ratio == pytest.approx(turns.its_time.time_ms / turns.time.time_ms, rel=2e-3)
         assert f"{name} {ratio:.3f}x faster than {turns.beside}" in page.text
-        assert f"confidence; {turns.time} and {turns.its_time}): faster" in page.text
+        assert f"; {turns.time} and {turns.its_time}): faster" in page.text
         assert turns.time.visit in row
         card = _fragment(page, f"card {name}").text
         assert f"{spread(run.candidates[name].measurement)} as it was judged; {told}" in card
