@@ -228,18 +228,28 @@ class Comparer:
         )
 
     def _kernels_of_baselines(self) -> dict[str, list[KernelTime]]:
-        """By baseline. It explains a time and decides nothing, so where a trace fails, or only one
-        subject at a time has memory, there is none."""
+        """By baseline; none where a trace fails: it explains a time, and decides nothing."""
         found = {}
-        bound = {} if self._one_at_a_time else self._timings
-        for name, timing in bound.items():
-            ask = timing.replay.ask
-            if timing.replay.runner is not self._runners.get(True):
-                continue
-            with suppress(Rejected):
-                told = guarded(Stage.TIMING, "kernels", ask, "kernels", GPU_CALL_S, name=CALL)
-                found[name] = [KernelTime.model_validate(item) for item in told["kernels"]]
+        for name, timing in self._timings.items():
+            if timing.replay.runner is self._runners.get(True):
+                with suppress(Rejected), self._bound(timing):
+                    ask = timing.replay.ask
+                    told = guarded(Stage.TIMING, "kernels", ask, "kernels", GPU_CALL_S, name=CALL)
+                    found[name] = [KernelTime.model_validate(item) for item in told["kernels"]]
         return found
+
+    @contextmanager
+    def _bound(self, timing: Timing) -> Iterator[None]:
+        """The subject on the arguments; of one at a time, only meanwhile. Raises Rejected."""
+        if not self._one_at_a_time:
+            yield
+            return
+        assert self.timed.shared is not None
+        self.timed.sets.release()
+        bind(timing.replay, self.timed.shared, GPU_CALL_S)
+        time_calls(timing.replay, self.timed, UNTIMED_CALLS)
+        yield
+        timing.replay.unbind()
 
     def _interleave(self, subjects: Sequence[Subject], forms: Mapping[str, Form]) -> None:
         self._prepare_all(subjects, forms)
@@ -342,18 +352,12 @@ class Comparer:
 
     def _turn(self, timing: Timing) -> None:
         """As many calls as fit, and one without its graph. Raises Rejected."""
-        if self._one_at_a_time:
-            assert self.timed.shared is not None
-            self.timed.sets.release()
-            bind(timing.replay, self.timed.shared, GPU_CALL_S)
-            time_calls(timing.replay, self.timed, UNTIMED_CALLS)
         count = max(2, min(10, round(TURN_MS / max(timing.estimate, 1e-3))))
-        share = checked_share(self._rounds * count)
-        timing.turns.append(time_calls(timing.replay, self.timed, count, share))
-        share = checked_share(self._rounds)
-        timing.plain += time_calls(timing.replay, self.timed, 1, share, plain=True)
-        if self._one_at_a_time:
-            timing.replay.unbind()
+        with self._bound(timing):
+            share = checked_share(self._rounds * count)
+            timing.turns.append(time_calls(timing.replay, self.timed, count, share))
+            share = checked_share(self._rounds)
+            timing.plain += time_calls(timing.replay, self.timed, 1, share, plain=True)
 
     def _believe(self, timing: Timing) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected, and Shared."""
