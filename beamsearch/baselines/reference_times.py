@@ -41,10 +41,12 @@ def measure_baselines(
     cached = read_cached(path, Baselines) if path is not None else None
     anchor = Subject(name=ANCHOR, source=input_source)
     if cached is not None and cached.anchor is not None:
-        now = compare(CompareJob(subjects=[anchor])).measurements.get(ANCHOR)
+        again = CompareJob(subjects=[anchor], own_python="none")
+        now = compare(again).measurements.get(ANCHOR)
         if now is not None:
             return rescale(cached, now)
-    comparison = compare(CompareJob(subjects=[*baseline_subjects(quick=quick), anchor]))
+    subjects = [*baseline_subjects(quick=quick), anchor]
+    comparison = compare(CompareJob(subjects=subjects, own_python="none"))
     baselines = Baselines.of(comparison, ANCHOR)
     if path is not None and not baselines.absent:
         write_cached(path, baselines)

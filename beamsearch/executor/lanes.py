@@ -321,7 +321,7 @@ class Lanes:
             return
 
         def take() -> None:
-            job = CompareJob(subjects=[anchor.subject])
+            job = CompareJob(subjects=[anchor.subject], own_python="none")
             anchor.keep(timed_again(anchor.subject, client.submit(job).result()))
 
         anchor.timed.get(visit, take)

@@ -129,7 +129,7 @@ class LocalExecutor:
             uuid = self._measuring.gpu_uuid
             return compile_reference(self._problem, job.way, self._machine.device, uuid)
         assert isinstance(job, CompareJob)
-        return self._measuring.compare(job.subjects, kernels=job.kernels)
+        return self._measuring.compare(job)
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin what the CPU has to do for what will be judged or timed. Returns at once."""
@@ -141,7 +141,7 @@ class LocalExecutor:
         """Time the input kernel in this visit, where that is not known. Raises BeamsearchError."""
         if self.visit is None or self.visit in known:
             return
-        keep(timed_again(subject, self.run(CompareJob(subjects=[subject]))))
+        keep(timed_again(subject, self.run(CompareJob(subjects=[subject], own_python="none"))))
 
     def missing_isolation(self) -> dict[str, str]:
         """Parts of the isolation of candidates that the system refuses here, with the reasons."""

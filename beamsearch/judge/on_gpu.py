@@ -33,7 +33,12 @@ from beamsearch.judge.timing.sweep import Sweeper
 from beamsearch.judge.timing.timing import prepare, time_calls
 from beamsearch.judge.verification.decide import check_elsewhere, shapes_for
 from beamsearch.judge.verification.inputs import InputSet, InputSets
-from beamsearch.judge.verification.own_python import Calls, OwnPython, tell_host_time
+from beamsearch.judge.verification.own_python import (
+    Calls,
+    OwnPython,
+    tell_host_time,
+    with_host_times,
+)
 from beamsearch.judge.verification.robustness import LAYOUTS, check_determinism, tell_layouts
 from beamsearch.judge.verification.stages import run_sets
 from beamsearch.problem.input_values import DISTRIBUTIONS
@@ -41,7 +46,7 @@ from beamsearch.problem.instance import fitting
 from beamsearch.problem.memory import check_fits
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
-from beamsearch.records.job import Comparison, Judgement, Subject, Sweep
+from beamsearch.records.job import CompareJob, Comparison, Judgement, Subject, Sweep
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.errors import NcuUnusable, ProfilingError
@@ -185,9 +190,10 @@ class MeasuringJudge:
                 return Sweep(times_ms={}, failed={s.name: reason for s in subjects})
         return Sweep(times_ms=sweep.times_ms, failed=failed | sweep.failed)
 
-    def compare(self, subjects: Sequence[Subject], *, kernels: bool) -> Comparison:
-        """Times of several subjects, interleaved; `kernels`: and what the baselines run. Raises
-        ProblemError where not even one of them and the oracle fit on the GPU together."""
+    def compare(self, job: CompareJob) -> Comparison:
+        """Times of several subjects, interleaved. Raises ProblemError where not even one of them
+        and the oracle fit on the GPU together."""
+        subjects = job.subjects
         sources = {s.name: source_of(s) for s in subjects if s.kind == "kernel"}
         forms: dict[str, Sequence[Form]] = {}
         chosen: dict[str, Form] = {}
@@ -197,7 +203,8 @@ class MeasuringJudge:
                 forms[name] = self._captures.captured(source, self._scratch, Log())[0].forms
             except Rejected as rejection:
                 failed[name] = rejection.reason
-        with self._python.opened(sources[n] for n in forms) as call, self._holding("comparing"):
+        called = [] if job.own_python == "none" else [sources[name] for name in forms]
+        with self._python.opened(called) as call, self._holding("comparing"):
             self._make_room()
             with (
                 fitting(f"{self._problem.name} does not fit here beside what is timed"),
@@ -210,18 +217,15 @@ class MeasuringJudge:
                         failed[name] = rejection.reason
                 left = [subject for subject in subjects if subject.name not in failed]
                 opened = self._runners.opened, self._baseline_runner
-                found = Comparer(self._visit, timed, *opened).run(left, chosen, kernels=kernels)
-            times, failed = dict(found.measurements), failed | found.failed
-            for name in [name for name in chosen if name in times]:
-                # The kernels' own Python is called too: one that is wrong there has no time.
-                try:
-                    inputs = self._true_sets()[0]
-                    host_us = call(sources[name], chosen[name], inputs, Log())
-                    times[name] = times[name].with_values(host_us=host_us)
-                except Rejected as rejection:
-                    failed[name] = rejection.reason
-                    del times[name]
-        return found.with_values(measurements=times, failed=failed)
+                found = Comparer(self._visit, timed, *opened).run(left, chosen, kernels=job.kernels)
+            inputs = self._true_sets()[0]
+            times, wrong = with_host_times(
+                {name: found.measurements[name] for name in chosen if name in found.measurements},
+                lambda name: call(sources[name], chosen[name], inputs, Log()),
+                job.own_python,
+            )
+        measured = {n: m for n, m in found.measurements.items() if n not in chosen} | times
+        return found.with_values(measurements=measured, failed=failed | found.failed | wrong)
 
     def profile(self, subject: Subject, *, full: bool) -> Profile:
         """Nsight Compute's profile; the compiler's, with a note, where there can be none. Raises

@@ -9,6 +9,7 @@ from beamsearch.records.verdict import Verdict
 from kernel_profiling.profile import Floor, Profile
 
 Baseline = Literal["eager", "compile", "max_autotune"]
+OwnPythonOf = Literal["all", "fastest", "none"]
 
 
 class Job(Record, Generic[R]):
@@ -74,6 +75,9 @@ class CompareJob(Job[Comparison]):
     subjects: list[Subject]
     kernels: bool = False
     """Also which GPU kernels the baselines run: what one is slow by."""
+    own_python: OwnPythonOf = "all"
+    """Which kernels' own Python is called too, to be right and to have its time told: one that is
+    wrong there has no time. `fastest`: down to the first that is right, which alone may win."""
 
 
 class ProfileJob(Job[Profile]):

@@ -165,7 +165,8 @@ def _confirm(
     begin_profiles(shared, faster[:1])  # a round's best always is profiled
 
     def compare() -> Comparison:
-        comparison = shared.executor.run(CompareJob(round=number, subjects=subjects))
+        job = CompareJob(round=number, subjects=subjects, own_python="fastest")
+        comparison = shared.executor.run(job)
         interrupted.check()
         return comparison
 

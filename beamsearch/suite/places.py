@@ -46,7 +46,9 @@ class Places:
         has to wait. `runs`: how many each has. `waiting`: problems that have not begun, this one
         too. `alone`: with no other on its GPU.
 
-        Where there are more idle GPUs than problems, it gets an equal part of them.
+        Where there are more idle GPUs than problems, it gets an equal part of them. The last
+        problems, of which there are as many as GPUs, get a second one each that others use too:
+        whichever has less to do then does more of what is left.
         """
         fitting = [place for place in self.all if kind in (None, place.kind)] or list(self.all)
         idle = [place for place in fitting if not runs.get(place)]
@@ -55,8 +57,11 @@ class Places:
             most = max(kinds, key=kinds.count)
             alike = [place for place in idle if place.kind == most]
             return tuple(alike[: max(1, len(idle) // max(1, waiting))])
-        least = min(fitting, key=lambda place: runs.get(place, 0))
-        return () if alone or runs.get(least, 0) >= self.runs_each else (least,)
+        least, *others = sorted(fitting, key=lambda place: runs.get(place, 0))
+        if alone or runs.get(least, 0) >= self.runs_each:
+            return ()
+        alike = [place for place in others if place.kind == least.kind]
+        return (least, *alike[:1]) if waiting <= len(fitting) else (least,)
 
 
 def find_places(settings: Settings, at_once: int | None) -> tuple[Places, Machine]:

@@ -20,7 +20,7 @@ def test_runs_are_dealt_over_gpus_and_then_share_them():
         runs[place] = runs.get(place, 0) + 1
         dealt.append(place.number)
     assert dealt == [0, 1, 2, 3, 0, 1, 2, 3]
-    assert places.for_next(None, runs, waiting=1, alone=False) == ()
+    assert places.for_next(None, runs, waiting=9, alone=False) == ()
 
 
 def test_the_last_problems_get_the_idle_gpus_in_equal_parts():
@@ -28,6 +28,17 @@ def test_the_last_problems_get_the_idle_gpus_in_equal_parts():
     assert numbers(places.for_next(None, {}, waiting=1, alone=False)) == [0, 1, 2, 3]
     assert numbers(places.for_next(None, {}, waiting=2, alone=False)) == [0, 1]
     assert numbers(places.for_next(None, {FOUR[0]: 1}, waiting=1, alone=False)) == [1, 2, 3]
+
+
+def test_the_last_problems_have_a_second_gpu_that_others_use_too():
+    places = Places(FOUR[:2], 2)
+    runs = {FOUR[0]: 1, FOUR[1]: 2}
+    assert numbers(places.for_next(None, runs, waiting=3, alone=False)) == [0]
+    assert numbers(places.for_next(None, runs, waiting=2, alone=False)) == [0, 1]
+    assert places.for_next(None, dict.fromkeys(FOUR[:2], 2), waiting=1, alone=False) == ()
+    busy = dict.fromkeys(MIXED, 1)
+    assert numbers(Places(MIXED, 2).for_next(None, busy, waiting=1, alone=False)) == [0]
+    assert numbers(Places(MIXED, 2).for_next("A100", busy, waiting=1, alone=False)) == [1, 2]
 
 
 def test_what_failed_beside_another_waits_for_a_gpu_of_its_own():

@@ -1,18 +1,28 @@
 """A kernel's own Python, called on the GPU as users will call it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from beamsearch.judge.capture.ahead import Form
-from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, guarded, load, number_in
+from beamsearch.judge.rejection import (
+    FIRST_CALL_S,
+    GPU_CALL_S,
+    Log,
+    Rejected,
+    guarded,
+    load,
+    number_in,
+)
 from beamsearch.judge.runner.client import CALL
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
 from beamsearch.judge.sources import source_key, write_source
 from beamsearch.judge.verification.inputs import InputSet
 from beamsearch.judge.verification.stages import run_sets
+from beamsearch.records.job import OwnPythonOf
+from beamsearch.records.measurement import Measurement
 from beamsearch.records.verdict import Stage
 from kernel_profiling.gpus import Gpu
 
@@ -94,6 +104,24 @@ class OwnPython:
         log.checks += told.checks
         self._host_us[key] = number_in(answer.get("host_us"))
         return self._host_us[key]
+
+
+def with_host_times(
+    times: Mapping[str, Measurement], call: Callable[[str], float], which: OwnPythonOf
+) -> tuple[dict[str, Measurement], dict[str, str]]:
+    """Times of kernels, with those of the host, and why others have none: `call` gives that of one
+    by its name, and raises Rejected where its own Python is wrong."""
+    told, failed = dict(times), {}
+    for name in sorted(times, key=lambda name: times[name].time_ms) if which != "none" else []:
+        try:
+            told[name] = times[name].with_values(host_us=call(name))
+        except Rejected as rejection:
+            failed[name] = rejection.reason
+            del told[name]
+        else:
+            if which == "fastest":
+                break
+    return told, failed
 
 
 def tell_host_time(host_us: float, time_ms: float, log: Log) -> None:

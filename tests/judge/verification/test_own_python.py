@@ -10,8 +10,9 @@ from beamsearch.judge.rejection import Log, Rejected
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.verification.inputs import InputSets
-from beamsearch.judge.verification.own_python import OwnPython
-from beamsearch.records.verdict import Stage
+from beamsearch.judge.verification.own_python import OwnPython, with_host_times
+from beamsearch.records.measurement import Measurement
+from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.gpus import find_gpu
 from tests.judge.conftest import SCALE_KERNEL
 
@@ -30,3 +31,30 @@ def test_a_gpu_that_cannot_be_had_is_a_reason(scale_problem, tmp_path):
     finally:
         captures.close()
         servers.close()
+
+
+@pytest.mark.parametrize(
+    ("which", "asked", "left"),
+    [
+        ("all", ["b", "c", "a"], {"c": 20.0, "a": 20.0}),
+        ("fastest", ["b", "c"], {"c": 20.0, "a": None}),
+        ("none", [], {"a": None, "b": None, "c": None}),
+    ],
+)
+def test_the_fastest_is_called_first_and_what_is_wrong_has_no_time(which, asked, left):
+    given = {"gpu_uuid": "GPU-1", "visit": "v", "p20_ms": 1.0, "p80_ms": 1.0, "count": 9}
+    times = {
+        name: Measurement(source="measured", gpu="H200", time_ms=ms, **given)
+        for name, ms in (("a", 3.0), ("b", 1.0), ("c", 2.0))
+    }
+    called = []
+
+    def call(name: str) -> float:
+        called.append(name)
+        if name == "b":
+            raise Rejected(Outcome.WRONG, Stage.PYTHON, "other results than its plan")
+        return 20.0
+
+    told, failed = with_host_times(times, call, which)
+    assert called == asked and {name: time.host_us for name, time in told.items()} == left
+    assert failed == ({"b": "other results than its plan"} if asked else {})
