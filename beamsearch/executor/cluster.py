@@ -139,7 +139,10 @@ def best_kind(nodes: Sequence[Node], kind: str | None) -> Node | None:
 def reason_unlike(node: Node, run: Environment) -> str:
     """Why a run's jobs are not done on a node: it is not as the run's machines are. Empty where it
     is."""
-    names = MEASURED if run.gpu is not None else MODELLED
+    return _unlike(node, run, MEASURED if run.gpu is not None else MODELLED)
+
+
+def _unlike(node: Node, run: Environment, names: Sequence[str]) -> str:
     wanted = run.with_values(beamsearch=__version__)
     for name in names:
         there, here = getattr(node, name), getattr(wanted, name)
@@ -213,6 +216,12 @@ class Cluster:
         if avoided:
             options["label_selector"] = {"ray.io/node-id": f"!in({','.join(avoided)})"}
         return self.ray.remote(**options)(actor).remote()
+
+    def not_for_captures(self) -> list[str]:
+        """Ray's ids of machines on which no kernel of the run is captured, since they compile
+        otherwise; one without a GPU may be as the run's in this."""
+        assert self._run is not None
+        return [node.id for node in self.nodes if _unlike(node, self._run, MODELLED)]
 
     def met(self, node: Node, there: str) -> Node:
         """A node that a lane began on, by Ray's id of it, as the run sees it."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beamsearch.errors import BeamsearchError
 from beamsearch.executor.client import LaneSpec
 from beamsearch.executor.messages import Answer, Request, kind_of_error
+from beamsearch.executor.node_folder import hidden_here, own_folder
 
 if TYPE_CHECKING:
     from beamsearch.executor.lane_server import LaneServer
-
-# Waits for the end of its input, which is the actor's, and takes the folder away.
-_REMOVES = 'exec 3<&0; { cat <&3 >/dev/null; rm -rf -- "$0"; sleep 5; rm -rf -- "$0"; } &'
 
 
 class LaneActor:
@@ -40,23 +38,17 @@ class LaneActor:
         where = ray.get_runtime_context().get_node_id()
         return node.model_dump_json(), uuid, where, os.getpid()
 
-    def open(self, spec: str) -> str:
-        """Become a lane, in a folder of its own that goes when this process does."""
+    def open(self, spec: str, avoided: list[str]) -> str:
+        """Become a lane, in a folder of its own that goes when this process does. `avoided`: where
+        no kernel is captured, by Ray's ids of machines."""
         from beamsearch.executor.lane_server import LaneServer
+        from beamsearch.executor.ray_captures import RayCaptures
 
-        folder = Path(tempfile.mkdtemp(prefix="beamsearch-lane-"))
-        folder.chmod(0o711)  # candidates are other users, who pass through and do not look around
-        self._remover = subprocess.Popen(
-            ["sh", "-c", _REMOVES, folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        folder, self._remover = own_folder("beamsearch-lane-")
         try:
             asked = LaneSpec.model_validate_json(spec)
-            here = asked.with_values(scratch=str(folder), hidden=_hidden(Path(asked.scratch)))
-            self._lane = LaneServer(here, self._usage)
+            here = asked.with_values(scratch=str(folder), hidden=hidden_here(Path(asked.scratch)))
+            self._lane = LaneServer(here, self._usage, partial(RayCaptures, asked, avoided))
         except BeamsearchError as error:
             return Answer(error=str(error), error_kind=kind_of_error(error)).model_dump_json()
         return self._said(Answer(facts=self._lane.facts))
@@ -79,11 +71,3 @@ class LaneActor:
 
     def _said(self, answer: Answer) -> str:
         return answer.with_values(use=self._usage.so_far()).model_dump_json()
-
-
-def _hidden(scratch: Path) -> list[str]:
-    """What candidates are not to see here: the run that the lane is of, with its seed, and Ray's
-    sockets, over which anybody may start anything."""
-    runs = [folder.parent for folder in (scratch, *scratch.parents) if folder.name == ".scratch"]
-    rays = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray"
-    return [str(folder) for folder in (*runs, rays)]

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from beamsearch.executor.messages import Answer, Request, kind_of_error
 if TYPE_CHECKING:
     from beamsearch.executor.local import LocalExecutor
     from beamsearch.gpu.usage import Usage
+    from beamsearch.judge.capture.ahead import Apart
+    from kernel_profiling.gpus import Gpu
 
 AT_ONCE = 64
 """Jobs at once; those above wait. A run gives a lane about as many as it has workers."""
@@ -26,9 +29,12 @@ AT_ONCE = 64
 class LaneServer:
     """A lane's executor, and the account of its time. Thread-safe."""
 
-    def __init__(self, spec: LaneSpec, usage: Usage) -> None:
-        """Begins it. Raises BeamsearchError."""
-        self._executor = _open(spec, usage)
+    def __init__(
+        self, spec: LaneSpec, usage: Usage, apart: Callable[[Gpu], Apart] | None = None
+    ) -> None:
+        """Begins it. `apart`: what captures kernels for its GPU on other machines. Raises
+        BeamsearchError."""
+        self._executor = _open(spec, usage, apart)
         self._idle = _Idle(usage)
         self.facts = LaneFacts(gpu=self._executor.gpu, visit=self._executor.visit)
 
@@ -71,7 +77,7 @@ class LaneServer:
         self._executor.close()
 
 
-def _open(spec: LaneSpec, usage: Usage) -> LocalExecutor:
+def _open(spec: LaneSpec, usage: Usage, apart: Callable[[Gpu], Apart] | None) -> LocalExecutor:
     """The executor of a lane; its GPU is the only one that this process sees."""
     from beamsearch.executor.local import LocalExecutor
     from beamsearch.gpu.machine import find_machine, modelled
@@ -89,6 +95,7 @@ def _open(spec: LaneSpec, usage: Usage) -> LocalExecutor:
         usage=usage,
         shared_by=spec.shared_by,
         hidden=spec.hidden,
+        apart=apart(machine.gpu) if apart else None,
     )
 
 

@@ -14,6 +14,7 @@ from beamsearch.baselines.inductor.capture import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.executor.executor import timed_again
 from beamsearch.gpu.usage import Usage
+from beamsearch.judge.capture.ahead import Apart
 from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
 from beamsearch.judge.without_gpu import ModellingJudge
@@ -56,9 +57,11 @@ class LocalExecutor:
         usage: Usage | None = None,
         shared_by: int = 1,
         hidden: Sequence[str] = (),
+        apart: Apart | None = None,
     ) -> None:
         """`shared_by`: executors that share this machine's cores. `hidden`: folders that
-        candidates are not to see, where this machine does."""
+        candidates are not to see, where this machine does. `apart`: captures kernels on other
+        machines."""
         self.usage = usage or Usage()
         self.measures = machine.measures
         self.gpu = machine.gpu.name
@@ -80,7 +83,7 @@ class LocalExecutor:
             cores = cores * 3 // 4  # the runner must not wait for one
         common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
         common["cores"] = max(1, cores // shared_by)
-        common |= {"usage": self.usage, "strict_nan": strict_nan}
+        common |= {"usage": self.usage, "strict_nan": strict_nan, "apart": apart}
         if machine.device is None:
             slots = interpreter_processes
             modelling = ModellingJudge(problem, machine.gpu, slots=slots, **common)

@@ -152,7 +152,9 @@ class RayLane:
             self._spec = self._spec.with_values(gpu_uuid=uuid)
         spec = self._spec.with_values(shared_by=max(1, node.lanes))
         self.placed.set_result(None)
-        said = self._value(self._actor.open.remote(spec.model_dump_json()), limit_s=OPEN_S)
+        avoided = self._cluster.not_for_captures()
+        opened = self._actor.open.remote(spec.model_dump_json(), avoided)
+        said = self._value(opened, limit_s=OPEN_S)
         answer = Answer.model_validate_json(said)
         if answer.error is not None:
             raise answer.raised()

@@ -12,7 +12,8 @@ from beamsearch.errors import KernelError, ProblemError
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage, Work
 from beamsearch.judge.arguments import ALWAYS_DRAWN, Layout, meta_arguments, order_for
-from beamsearch.judge.capture.ahead import Captured, Captures, Form, configurations, none_of
+from beamsearch.judge.capture.ahead import Apart, Captures
+from beamsearch.judge.capture.forms import Captured, Form, configurations, none_of
 from beamsearch.judge.nvidia_tools.under_tools import Profilers, check_memory
 from beamsearch.judge.rejection import (
     FIRST_CALL_S,
@@ -82,6 +83,7 @@ class MeasuringJudge:
         use_ncu: bool,
         strict_nan: bool,
         cores: int,
+        apart: Apart | None = None,
     ) -> None:
         torch.cuda.set_device(device)
         check_fits(problem, torch.cuda.mem_get_info(device)[0])
@@ -99,8 +101,8 @@ class MeasuringJudge:
         self._lane = Lane(self.gpu_uuid, usage=usage)
         self._true = InputSets(problem, SharedMemory(f"cuda:{device}"), seed)
         shapes = partial(shapes_for, problem)
-        arguments = meta_arguments(problem)
-        self._captures = Captures(servers, gpu, arguments, usage, seed, shapes, cores=cores)
+        meta = meta_arguments(problem)
+        self._captures = Captures(servers, gpu, meta, usage, seed, shapes, cores=cores, apart=apart)
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"

@@ -66,6 +66,18 @@ class Rejected(Exception):
         self.outcome, self.stage, self.raised, self.work = outcome, stage, raised, work
         self.short_of_memory = short_of_memory
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        told = self.outcome, self.stage, self.reason, self.raised, self.work, self.short_of_memory
+        return _rejected, told
+
+
+def _rejected(*told: Any) -> Rejected:
+    """As it was before it was pickled."""
+    outcome, stage, reason, raised, work, short_of_memory = told
+    return Rejected(
+        outcome, stage, reason, raised=raised, work=work, short_of_memory=short_of_memory
+    )
+
 
 OUTSIDE = "; the kernel probably reads or writes outside its tensors"
 CUDA_HINTS = {

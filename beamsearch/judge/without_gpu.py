@@ -9,7 +9,8 @@ from pathlib import Path
 from beamsearch.errors import KernelError
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.capture.ahead import Captured, Captures, configurations
+from beamsearch.judge.capture.ahead import Apart, Captures
+from beamsearch.judge.capture.forms import Captured, configurations
 from beamsearch.judge.once import OncePerKey
 from beamsearch.judge.rejection import (
     COMPILE_S,
@@ -75,6 +76,7 @@ class ModellingJudge:
         strict_nan: bool,
         usage: Usage,
         cores: int,
+        apart: Apart | None = None,
     ) -> None:
         """`slots`: candidates that are verified at once."""
         self._problem = problem
@@ -85,7 +87,9 @@ class ModellingJudge:
         self._usage = usage
         self._slots = threading.BoundedSemaphore(slots)
         self._arguments = meta_arguments(problem)
-        self._captures = Captures(servers, gpu, self._arguments, usage, seed, cores=cores)
+        self._captures = Captures(
+            servers, gpu, self._arguments, usage, seed, cores=cores, apart=apart
+        )
         self._sets = InputSets(problem, SharedMemory("cpu"), seed)
         self._profiles: dict[str, Profile] = {}
         """Source -> what a correct kernel's judgement found."""

@@ -14,7 +14,7 @@ from beamsearch.executor.cluster import (
     named,
     reason_unlike,
 )
-from beamsearch.executor.lane_actor import _hidden
+from beamsearch.executor.node_folder import hidden_here
 from beamsearch.executor.node_probe import ask
 from beamsearch.gpu.machine import modelled
 from beamsearch.judge.sandbox.processes import ForkServers
@@ -92,7 +92,7 @@ def test_a_machine_says_what_it_is_or_why_it_cannot(monkeypatch):
 
 def test_candidates_see_neither_the_run_nor_the_sockets_of_ray(monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    hidden = _hidden(tmp_path / "run" / ".scratch" / "lane-0")
+    hidden = hidden_here(tmp_path / "run" / ".scratch" / "lane-0")
     assert hidden == [str(tmp_path / "run"), str(tmp_path / "ray")]
     servers = ForkServers(tmp_path / "lane", interpreter=False, hidden=hidden)
     assert servers._hidden == [str(tmp_path / "lane"), *hidden]

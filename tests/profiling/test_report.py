@@ -13,6 +13,7 @@ import pytest
 
 from kernel_profiling.compiler.sass import instruction_class
 from kernel_profiling.errors import ReportUnreadable
+from kernel_profiling.ncu import report as ncu_report
 from kernel_profiling.ncu.line_counters import Instruction, annotate, load_lanes_on
 from kernel_profiling.ncu.metrics import BY_NAME, DERIVED, METRICS
 from kernel_profiling.ncu.report import read_report
@@ -75,6 +76,30 @@ def test_lines_are_those_of_the_kernel_file() -> None:
     assert divisions == ["channel = plane % channels", "oh = index // out_w"]
     for share in ("stall_share", "instruction_share"):
         assert sum(getattr(line, share) for line in launch.lines) == pytest.approx(1, abs=0.01)
+
+
+def test_a_kernel_compiled_on_another_machine_has_its_lines_from_who_asks(monkeypatch) -> None:
+    expected = read_report(report("82"))
+
+    class WithoutSource:
+        """An action of a report that no file was put into."""
+
+        def __init__(self, action) -> None:
+            self._action = action
+
+        def __getattr__(self, name: str):
+            return getattr(self._action, name)
+
+        def __getitem__(self, name: str):
+            return self._action[name]
+
+        def source_files(self) -> dict[str, str]:
+            return {}
+
+    actions = ncu_report._actions
+    monkeypatch.setattr(ncu_report, "_actions", lambda path: map(WithoutSource, actions(path)))
+    assert not any(line.text for line in read_report(report("82")).launches[0].lines)
+    assert read_report(report("82"), source=KERNELS["82"].read_text()) == expected
 
 
 def test_what_was_inlined_from_elsewhere_is_not_blamed_on_the_kernels_lines() -> None:

@@ -6,9 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -19,6 +17,7 @@ from beamsearch.errors import Stopped
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
 from beamsearch.judge.capture.compiling import Compiled
+from beamsearch.judge.capture.forms import AtShape, Captured, Form, moved
 from beamsearch.judge.capture.hopeless import reason_hopeless
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
@@ -32,7 +31,6 @@ from beamsearch.records.record import Record
 from beamsearch.records.verdict import Outcome, Stage
 from kernel_profiling.errors import one_line
 from kernel_profiling.gpus import Gpu
-from kernel_profiling.profile import Configuration
 
 CAPTURE_S = 60.0
 """Seconds one capture may take: Triton's front end takes under one for a usual kernel."""
@@ -54,6 +52,9 @@ MOST_FORMS = 4 * MOST_CONFIGS
 
 
 Name = TypeVar("Name", bound=Hashable)
+Apart = Callable[[str], tuple[Captured, str] | None]
+"""Captures a source elsewhere, in a file of this path there; none where that is not to be had, and
+it is captured here."""
 
 
 class Answer(Record):
@@ -74,70 +75,6 @@ class Answer(Record):
         return [chosen, *others][:MOST_FORMS]
 
 
-@dataclass(frozen=True)
-class Form:
-    """One plan of a kernel with its machine code. An autotuned kernel has one a configuration."""
-
-    plan: Plan
-    compiled: Compiled
-    pins: Mapping[str, str] = field(default_factory=dict)
-    """Function -> the configuration that was chosen for it."""
-
-    @property
-    def launched(self) -> list[str]:
-        """Names of the functions that it launches."""
-        return sorted({self.plan.kernels[step.kernel].name for step in self.plan.launches})
-
-
-def configurations(
-    forms: Sequence[Form], times_ms: Mapping[int, float] | None = None
-) -> list[Configuration]:
-    """What an autotuned kernel chose from, the fastest first; `times_ms` by the form's number."""
-    times_ms = times_ms or {}
-    found = []
-    for number in sorted(range(len(forms)), key=lambda n: times_ms.get(n, inf)):
-        launches = forms[number].compiled.profile.launches
-        found.append(
-            Configuration(
-                config="; ".join(forms[number].pins.values()),
-                registers=max((one.registers or 0 for one in launches), default=None),
-                spill_bytes=max((one.spill_bytes or 0 for one in launches), default=None),
-                shared_bytes=max((one.shared_bytes or 0 for one in launches), default=None),
-                time_ms=times_ms.get(number),
-            )
-        )
-    return found if len(found) > 1 else []
-
-
-def none_of(forms: Sequence[Form], first: Rejected) -> Rejected:
-    """Why an autotuned kernel fails in every configuration: as the first does, which is named."""
-    config = "; ".join(forms[0].pins.values())
-    reason = f"each of its {len(forms)} configurations fails, the first ({config}) so: "
-    return Rejected(first.outcome, first.stage, reason + first.reason, raised=first.raised)
-
-
-@dataclass(frozen=True)
-class AtShape:
-    """A kernel at a shape other than its own."""
-
-    label: str
-    problem: Problem
-    form: Form | Rejected
-    """The rejection says why there is none."""
-
-
-@dataclass(frozen=True)
-class Captured:
-    """What came of one kernel, before any GPU."""
-
-    log: Log
-    forms: tuple[Form, ...] = ()
-    """At the true shapes, one of which is to be chosen by time."""
-    elsewhere: tuple[AtShape, ...] = ()
-    """At the shapes that decide."""
-    rejection: Rejected | None = None
-
-
 class Captures:
     """Captures and compiles each source once. Thread-safe."""
 
@@ -151,15 +88,18 @@ class Captures:
         shapes: Callable[[int], Sequence[tuple[str, Problem]]] = lambda block: [],
         *,
         cores: int,
+        apart: Apart | None = None,
     ) -> None:
         """`arguments` of the call at the true shapes. `shapes`: the largest block of a kernel ->
-        other shapes that it is captured at, with their names. `cores`: how many are used."""
+        other shapes that it is captured at, with their names. `cores`: how many are used. `apart`:
+        what captures a source on another machine."""
         self._servers = servers
         self._gpu = gpu.model_dump(mode="json")
         self._arguments = arguments
         self._shapes = shapes
         self._usage = usage
         self._seed = seed
+        self._apart = apart
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
         self._pool = ThreadPoolExecutor(cores)
@@ -192,7 +132,7 @@ class Captures:
             begun = self._begun.get(key)
             if begun is None or (begun.done() and (begun.cancelled() or begun.exception())):
                 try:
-                    begun = self._begun[key] = self._pool.submit(self._capture, path, key)
+                    begun = self._begun[key] = self._pool.submit(self._captured, path, key)
                 except RuntimeError as error:
                     raise Stopped("the executor is closed") from error
             return begun
@@ -261,6 +201,15 @@ class Captures:
         finally:
             process.end()
             log.output.append(process.output)
+
+    def _captured(self, path: str, key: str) -> Captured:
+        """On another machine, where there is one that can."""
+        if self._apart is not None:
+            with self._usage.waiting("compilation"):
+                found = self._apart(Path(path).read_text())
+            if found is not None:
+                return moved(*found, path)
+        return self._capture(path, key)
 
     def _capture(self, path: str, key: str) -> Captured:
         log = Log()

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 
 from beamsearch.judge.arguments import derive_seed
-from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.rejection import Log, Rejected
 from beamsearch.judge.runner.reference import problem_message
 from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
@@ -85,6 +85,7 @@ class Profilers:
                 PROFILE_S,
                 message=str(spec),
                 kernels={kernel.name for kernel in form.plan.kernels},
+                source=Path(source_file).read_text(),
                 keep_report=spec.with_name("profile.ncu-rep"),  # taken from there by who wants it
             )
         known = {launch.name: launch for launch in form.compiled.profile.launches}

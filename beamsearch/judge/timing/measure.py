@@ -11,7 +11,7 @@ import torch
 
 from beamsearch.gpu.gauges import GpuState, gpu_state
 from beamsearch.gpu.stopwatch import flush_bytes
-from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
 from beamsearch.judge.runner.client import CALL, Replay, RunnerProcess
 from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message

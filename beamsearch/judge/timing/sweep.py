@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.rejection import GPU_CALL_S, Rejected
 from beamsearch.judge.timing.timing import UNTIMED_CALLS, time_calls
 from beamsearch.judge.verification.inputs import InputSet

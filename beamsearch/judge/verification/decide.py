@@ -7,7 +7,8 @@ from math import prod
 from typing import Literal
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.capture.ahead import USUAL_BLOCK, Captured
+from beamsearch.judge.capture.ahead import USUAL_BLOCK
+from beamsearch.judge.capture.forms import Captured
 from beamsearch.judge.rejection import (
     FIRST_CALL_S,
     GPU_CALL_S,

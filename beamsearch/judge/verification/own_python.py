@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.rejection import (
     FIRST_CALL_S,
     GPU_CALL_S,

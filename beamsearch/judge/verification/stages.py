@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from beamsearch.errors import ProblemError
 from beamsearch.judge.arguments import poison_all
-from beamsearch.judge.capture.ahead import Form
+from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.rejection import Log, Rejected, guarded, names_in
 from beamsearch.judge.runner.client import CALL, Replay
 from beamsearch.judge.sandbox.processes import CandidateProcess

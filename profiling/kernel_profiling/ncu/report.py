@@ -47,17 +47,18 @@ _LIMITS = (
 """What limits the blocks of an SM, and its metric; on a tie the SM's own size comes first."""
 
 
-def read_report(path: Path, kernels: Collection[str] | None = None) -> Profile:
+def read_report(path: Path, kernels: Collection[str] | None = None, source: str = "") -> Profile:
     """Every launch of the profiled call, in order.
 
     `kernels` are the names of the candidate's own Triton kernels; without them a launch is taken
-    for Triton's by its source file and its name. Raises ReportUnreadable, and NcuFailed where
-    nothing was launched.
+    for Triton's by its source file and its name. `source`: the text of their file, where it was
+    compiled on another machine and the report has none. Raises ReportUnreadable, and NcuFailed
+    where nothing was launched.
     """
     actions = list(_actions(path))
     if not actions:
         raise NcuFailed(NO_KERNEL)
-    launches = [_launch(_Values(action), kernels) for action in actions]
+    launches = [_launch(_Values(action), kernels, source) for action in actions]
     durations = [launch.duration_us or 0.0 for launch in launches]
     if all(launch.duration_us is not None for launch in launches) and any(durations):
         launches = [
@@ -122,7 +123,7 @@ class _Values:
         return x, y, z
 
 
-def _launch(values: _Values, kernels: Collection[str] | None) -> Launch:
+def _launch(values: _Values, kernels: Collection[str] | None, source: str) -> Launch:
     action = values.action
     instructions = read_instructions(action)
     file = kernel_file(instructions)
@@ -130,7 +131,7 @@ def _launch(values: _Values, kernels: Collection[str] | None) -> Launch:
     metrics = {name: n * scale for name, (n, scale) in known.items() if n is not None}
     metrics |= _derived(values, instructions)
     sources = action.source_files()
-    text = sources[file] if file and sources and file in sources else ""
+    text = (sources[file] if file and sources and file in sources else "") or source
     mix = Counter(i.kind for i in instructions if i.sass)
     run = [i.sass for i in instructions if i.executed != 0]
     occupancy = metrics.get("theoretical_occupancy")

@@ -187,12 +187,14 @@ class Begun:
         message: str = "",
         keep_report: Path | None = None,
         kernels: Collection[str] | None = None,
+        source: str = "",
     ) -> Profile:
         """What the command launched between cudaProfilerStart and cudaProfilerStop, once it ended.
 
         `message`: a line it is given with its turn. `kernels` names the candidate's own Triton
-        kernels (see `read_report`); `keep_report` is where the .ncu-rep is copied to. Raises
-        NcuUnusable, NcuFailed (the whole process group has then ended) or ReportUnreadable.
+        kernels, `source` is the text of their file (see `read_report`); `keep_report` is where the
+        .ncu-rep is copied to. Raises NcuUnusable, NcuFailed (the whole process group has then
+        ended) or ReportUnreadable.
         """
         try:
             if self._turn is not None:
@@ -211,7 +213,7 @@ class Begun:
         if keep_report is not None:
             keep_report.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self._report, keep_report)
-        return read_report(self._report, kernels=kernels)
+        return read_report(self._report, kernels=kernels, source=source)
 
     def close(self) -> None:
         """End what still runs, and remove the folder."""

@@ -9,7 +9,8 @@ import pytest
 
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.capture.ahead import Captured, Captures
+from beamsearch.judge.capture.ahead import Captures
+from beamsearch.judge.capture.forms import Captured
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, write_source
 from beamsearch.problem.problem import Problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beamsearch.judge.capture.ahead import Captured, configurations
+from beamsearch.judge.capture.forms import Captured, configurations
 from beamsearch.judge.capture.hopeless import reason_hopeless
 from beamsearch.judge.rejection import Log
 from beamsearch.problem.problem import Problem, read_problem

@@ -10,7 +10,8 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from beamsearch.judge.capture.ahead import MOST_FORMS, Answer, Form, none_of
+from beamsearch.judge.capture.ahead import MOST_FORMS, Answer
+from beamsearch.judge.capture.forms import Form, none_of
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.rejection import MOST_REASON, Rejected, names_in, number_in, rejection_of
 from beamsearch.judge.sandbox.clean_environment import remove
