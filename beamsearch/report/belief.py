@@ -165,17 +165,30 @@ def timed_twice(run: RunData) -> list[str]:
     if not differences:
         return []
     name = max(differences, key=differences.__getitem__)
-    return [
+    most = differences[name]
+    told = [
         "A kernel is timed as it is judged, and what seems to win once more, in turns with the "
-        f"best before it. The two differ by up to {differences[name]:.1%} here ({name}), as "
+        f"best before it. The two differ by up to {most:.1%} here ({name}), as "
         "ratios to the input kernel: between kernels timed once, less than that says little."
     ]
+    mark, known = run.times[run.winner.name], {run.winner.name, *run.in_turns}
+    near = [n for n, t in run.times.items() if run.noise < t / mark - 1 <= most and n not in known]
+    if near:
+        told.append(
+            f"Timed once, and slower than the winner by no more than that: {', '.join(near)}. They "
+            "may be as fast."
+        )
+    return told
 
 
 def _compared_with(run: RunData) -> list[str]:
     """What the baselines and the input kernel are."""
     dtype = run.record.settings.dtype or run.record.problem_dtype
-    told = [f"The baselines are the reference in {dtype}, on the inputs that the kernels get."]
+    told = [
+        f"The baselines are the reference in {dtype}, on the inputs that the kernels get, in the "
+        "layout that the problem has and with PyTorch's defaults: eager lets cuDNN choose its "
+        "algorithm without trying them (cudnn.benchmark is off)."
+    ]
     if dtype == "float32":
         rule = (
             "TF32 is off for baselines and kernels alike"
@@ -193,14 +206,16 @@ def _compared_with(run: RunData) -> list[str]:
 
 
 def errors(verdict: Verdict, *, measured: bool) -> list[str]:
-    """How far the results are off; nothing of a verdict that does not say."""
-    if verdict.rms_error is None:
-        return []
-    seen = error_in_words(verdict.rms_error, measured=measured)
+    """How far the results are off, where the verdict says, and what they may be."""
     rule = (
-        "the judge allows 1% in half types and 0.1% in float32, and no element more than five times"
+        "the judge allows 1% of the output's standard deviation in half types and 0.1% in float32, "
+        "of all errors together (rms), and no element more than five times that, against results "
+        "in a higher precision"
     )
-    return [f"On the problem's own inputs its errors are {seen}; {rule} that."]
+    if verdict.rms_error is None:
+        return [f"How far its results are off was not recorded: {rule}."]
+    seen = error_in_words(verdict.rms_error, measured=measured)
+    return [f"On the problem's own inputs its errors are {seen}; {rule}."]
 
 
 def _wide(run: RunData, confirmed: Confirmation) -> list[str]:
@@ -312,17 +327,20 @@ def beyond(run: RunData) -> str:
     found = run.record.floor
     if found is None or not found.flops or found.products != run.record.problem_dtype:
         return ""
-    rates = {}
+    rates: dict[tuple[str, str], float] = {}
     for name in run.times:
         profile = run.profile(name)
-        done = sum(n.metrics.get("matrix_flops") or 0 for n in profile.launches) if profile else 0
-        rates[name] = done / run.seconds(name) / 1e12
-    name = max(rates, key=rates.__getitem__)
-    if rates[name] <= 1.01 * found.flops_rate_tflop_s:
+        for launch in profile.launches if profile else []:
+            done, seconds = launch.metrics.get("matrix_flops"), launch.duration_us
+            if done and seconds:
+                rates[name, launch.name] = done / seconds / 1e6
+    fastest = max(rates, key=rates.__getitem__, default=("", ""))
+    if rates.get(fastest, 0.0) <= 1.01 * found.flops_rate_tflop_s:
         return ""
     return (
-        f" It is no limit: the matrix units did {rates[name]:.0f} TFLOP/s in {name}, products with "
-        "zeros and others that the problem does not need among them."
+        f" It is no limit: the matrix units did {rates[fastest]:.0f} TFLOP/s in {fastest[1]} of "
+        f"{fastest[0]}, products with zeros and others that the problem does not need among them, "
+        "so more than the distance to the floor may be left."
     )
 
 

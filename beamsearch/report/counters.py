@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -61,6 +62,7 @@ OF_CALL = {
     FindingKind.SPILLS: ("spill_bytes", "bytes spilled"),
 }
 """The same for what stands with a launch itself."""
+_NUMBERS = re.compile(r"([\d.,]+)\D.*, now ([\d.,]+)\D*")
 LEAST_CONFLICTS = 0.1
 """Of the passes through shared memory, the share of conflicts from which they are told."""
 LEAST_BUSY = 10.0
@@ -153,9 +155,17 @@ def finding_measured(kind: str, before: Profile | None, after: Profile | None) -
         return ""
     if kind == FindingKind.MANY_LAUNCHES:
         return f"{len(before.launches)} launches, now {len(after.launches)}"
+    if kind == FindingKind.EXCESS_ARITHMETIC and (flops := _matrix_flops(before, after)):
+        return f"{flops[0] / 1e9:,.0f} GFLOP in the matrix units, now {flops[1] / 1e9:,.0f}"
     if kind == FindingKind.EXCESS_TRAFFIC:
         return "; ".join(told for told in changed(before, after) if " moves " in told) or "the same"
     return _measured_in_launch(kind, largest(before), largest(after))
+
+
+def is_unchanged(measured: str) -> bool:
+    """Whether what `finding_measured` told is the same number twice."""
+    numbers = _NUMBERS.fullmatch(measured)
+    return numbers is not None and numbers[1] == numbers[2]
 
 
 def _measured_in_launch(kind: str, one: Launch | None, other: Launch | None) -> str:
@@ -170,6 +180,15 @@ def _measured_in_launch(kind: str, one: Launch | None, other: Launch | None) -> 
     scale = 100 if name.startswith(("idle_", "integer_")) else 1
     was, now = (_short(value * scale, unit) for value in known if value is not None)
     return f"{was}{unit}, now {now}{'%' if unit.startswith('%') else ''}"
+
+
+def _matrix_flops(*profiles: Profile) -> list[float]:
+    """Those of each call; nothing where one is not known, or has none."""
+    found = [
+        sum(launch.metrics.get("matrix_flops") or 0.0 for launch in profile.launches)
+        for profile in profiles
+    ]
+    return found if all(found) else []
 
 
 def _short(value: float, unit: str) -> str:

@@ -8,6 +8,8 @@ from beamsearch.report.numbers import of_floor
 from beamsearch.report.run_data import INPUT, RunData
 from kernel_profiling.profile import Finding
 
+CLEAR = 1.02
+"""The least bound that says something."""
 MOST_FINDINGS = 4
 """The largest bounds first; what is left can give next to nothing."""
 
@@ -37,7 +39,14 @@ def limits(run: RunData, candidate: Candidate) -> list[str]:
         )
     if conflicts := bank_conflicts(launch, largest(run.profile(INPUT))):
         told.append(conflicts)
-    for finding in run.findings(candidate)[:MOST_FINDINGS]:
+    shown = run.findings(candidate)[:MOST_FINDINGS]
+    bounds = [f"{finding.gain_bound:.2f}" for finding in shown if finding.gain_bound >= CLEAR]
+    if len(set(bounds)) < len(bounds):
+        told.append(
+            "Its findings follow. Equal bounds end at the same other limit, a unit that is full by "
+            "then, so they do not say which to mend first."
+        )
+    for finding in shown:
         bound = f"up to {finding.gain_bound:.2f}x if this alone were perfect"
         told.append(f"{finding.title} ({bound}{_worked_on(run, candidate, finding)}).")
     return told

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from beamsearch.records.candidate import Candidate
-from beamsearch.report.counters import changed, finding_measured
+from beamsearch.report.counters import changed, finding_measured, is_unchanged
 from beamsearch.report.numbers import configuration
 from beamsearch.report.run_data import INPUT, Change, RunData
 from kernel_profiling.profile import Finding, Profile
@@ -85,6 +85,8 @@ def only_in(
     for finding in some:
         if finding.kind not in known and finding.gain_bound >= CLEAR:
             measured = finding_measured(finding.kind, before, after)
+            if is_unchanged(measured):
+                continue  # what else limits the kernel changed, and with it the bound
             bound = f"up to {finding.gain_bound:.2f}x"
             told.append(f"{finding.title} ({bound}{f'; {measured}' if measured else ''})")
     return told

@@ -153,7 +153,10 @@ def effort(run: RunData) -> Plot | None:
     axes_of = [
         (label, values)
         for label, values in (
-            ("minutes", [r.seconds / 60 if r.seconds is not None else None for r in run.rounds]),
+            (
+                "minutes of work",
+                [r.seconds / 60 if r.seconds is not None else None for r in run.rounds],
+            ),
             ("US dollars", _so_far(run, lambda line: line.cost_usd)),
             ("million tokens", _so_far(run, _tokens)),
         )

@@ -10,6 +10,7 @@ from beamsearch.report.counters import (
     counters,
     finding_measured,
     hottest,
+    is_unchanged,
     scope,
     waits,
 )
@@ -154,3 +155,13 @@ def test_a_finding_is_told_by_its_measure_in_both_kernels(kind, told):
     after = after.with_values(launches=[*after.launches, after.launches[0]])
     assert finding_measured(kind, before, after) == told
     assert finding_measured(kind, before, None) == ""
+
+
+def test_a_measure_says_whether_it_changed():
+    for told in ("12% of an SM's warps, now 12%", "0 bytes spilled, now 0", "1.6 times, now 1.6"):
+        assert is_unchanged(told)
+    for told in ("12% of an SM's warps, now 30%", "3 launches, now 2", "not profiled", "the same"):
+        assert not is_unchanged(told)
+    before, after = profile(matrix_flops=1.455e12), profile(matrix_flops=1.288e12)
+    told = "1,455 GFLOP in the matrix units, now 1,288"
+    assert finding_measured(FindingKind.EXCESS_ARITHMETIC, before, after) == told
