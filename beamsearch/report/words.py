@@ -94,7 +94,7 @@ def cost(run: RunData) -> str:
     if run.after_rounds_s is not None:
         told[0] += f", {clock(run.after_rounds_s)} of it for the final timing and examination"
     if any(line.batch for line in run.ledger):
-        told[0] += ", in which no time is that a model took to answer through batch files"
+        told[0] += "; the time that a model took to answer through batch files is not in it"
     whole = _from_first_to_last(run.record)
     if whole - totals.seconds > WAITED_S:
         told[0] += f"; {clock(whole)} from beginning to end, with all that it waited for"

@@ -115,7 +115,8 @@ def latency(case: Case, launch: Launch, budget: Budget) -> Diagnosis | None:
     return Diagnosis(
         FindingKind.LATENCY,
         (
-            f"{busiest[0].upper()}{busiest[1:]} is {100 * peak:.0f}% busy and no unit more"
+            f"{busiest[0].upper()}{busiest[1:]} {'are' if busiest.endswith('units') else 'is'} "
+            f"{100 * peak:.0f}% busy and no unit more"
             + (f": warps wait for {worst}" if worst else "")
         ),
         [
