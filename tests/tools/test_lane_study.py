@@ -149,14 +149,15 @@ def test_a_run_of_one_worker_takes_what_its_steps_take():
     assert kept(account.busy_s) == {
         **{"preparing": 2, "judging": 3 + 6 + 3, "comparing": 4 + 2 + 5, "profiling": 10}
     }
-    # Two lanes: the baselines beside the profile save 4; the second has no part in the rest.
-    assert toy(2)[0] == 48
+    # Two lanes: the baselines beside the first profile save 4; of the last profile, look and
+    # comparison, 13, one has 5 and the other 3 and 5.
+    assert toy(2)[0] == 52 - 4 - 5
     # Both variants at once save one's 3.
-    assert toy(2, schedule=Schedule(variants_apart=True))[0] == 45
-    # A model's 60, 120 and 60 tokens at 60 a second: the lane waits for all of it.
+    assert toy(2, schedule=Schedule(variants_apart=True))[0] == 43 - 3
+    # A model's 60, 120 and 60 tokens at 60 a second: the lane waits for all but the last.
     seconds, _, account = toy(1, world=World(tokens_per_s=60))
-    assert seconds == 56
-    assert kept(account.idle_s) == {"start": 10, "compilation": 7, "model": 4}
+    assert seconds == 55
+    assert kept(account.idle_s) == {"start": 10, "compilation": 7, "model": 3}
 
 
 def test_a_repair_and_a_sweep_add_their_steps():
@@ -188,13 +189,14 @@ def test_a_rounds_end_waits_for_its_slowest_worker_and_the_next_for_that():
     # confirmation; the first kernel is profiled, and the baselines timed, once.
     assert twice - once == 7 + 6 + 5 + 2
     assert account.idle_s["round's end"] > 0
-    # The round ahead begins with the first one, so that only its confirmation comes on top.
+    # The round ahead begins with the first one: its confirmation comes on top, and the profile for
+    # the first one's reflection, which is no longer beside the last look.
     ahead, _, _ = toy(8, workers=2, rounds=2, schedule=Schedule(rounds_ahead=1))
-    assert ahead - once == 2
+    assert ahead - once == 2 + 5
     # Without waiting for reflections the first round saves its profile; the last one's goes on
-    # beside the confirmation.
+    # beside the last look anyway.
     beside, _, _ = toy(8, workers=2, rounds=2, schedule=Schedule(reflection_apart=True))
-    assert twice - beside == 5 + 2
+    assert twice - beside == 5
 
 
 def test_lessons_come_one_round_later_and_no_more():

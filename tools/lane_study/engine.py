@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
@@ -47,13 +47,14 @@ class Account:
 
 
 class Pool:
-    """Places that jobs hold, one each, first come, first served."""
+    """Places that jobs hold, one each, in their order; of one order, first come, first served."""
 
     def __init__(self, places: int, *, lanes: bool = False) -> None:
         """`lanes`: whether these are the lanes that accounts are of."""
         self.places = self.free = places
         self.lanes = lanes
-        self.queue: deque[tuple[Hold, Task]] = deque()
+        self.queue: list[tuple[tuple[int, int], int, Hold, Task]] = []
+        """A heap."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class Hold:
     pool: Pool
     seconds: float
     what: str
+    order: tuple[int, int] = (0, 0)
+    """The least first."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,8 @@ class Simulation:
             self.wait(task.account, step.wait, 1)
             self._later(task, step)
         elif isinstance(step, Hold):
-            step.pool.queue.append((step, task))
+            entry = (step.order, next(self._order), step, task)
+            heapq.heappush(step.pool.queue, entry)
             self._grant(step.pool)
         else:
             going = [other for other in step.tasks if not other.ended]
@@ -155,7 +159,7 @@ class Simulation:
     def _grant(self, pool: Pool) -> None:
         """Give free places to those who are first in the queue."""
         while pool.queue and pool.free:
-            step, task = pool.queue.popleft()
+            _, _, step, task = heapq.heappop(pool.queue)
             pool.free -= 1
             if pool.lanes:
                 task.account.book(self.now)

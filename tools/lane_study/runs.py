@@ -3,7 +3,9 @@
 The order is that of `beamsearch/run/worker.py` and `round.py`: a worker profiles, asks, asks,
 judges its variants one after the other (both are compiled from the start), repairs each that
 failed, tunes, profiles its best and reflects. The round's end is a barrier, and confirms on one
-lane. The baselines are timed beside the first round, and its end waits for them.
+lane. The baselines are timed beside the first round, and its end waits for them. The winner is
+looked at and timed at once, beside the reflections on the last round. Jobs that wait go to lanes
+in the order of `beamsearch/executor/dispatch.py`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from tools.lane_study.recorded import (
     WorkersRound,
 )
 
+ORDER = {"comparing": 0, "judging": 1, "tuning": 2, "profiling": 3}
+"""Of the jobs of one round; all else first."""
 CORES_A_LANE = 12
 """Of 16 a GPU, as the judge takes three quarters of a machine's."""
 CORES_A_KERNEL = 4
@@ -135,11 +139,20 @@ class Run:
             beside = [baselines] if first else []
             ends.append(self._begin(self._round(number, awaited, ends[-1:], beside)))
         yield Until([*ends[-1:], baselines])
-        yield Until([task for tasks in self._later.values() for task in tasks])
+        later = [task for tasks in self._later.values() for task in tasks]
+        rounds = self._begin(self._end_of_rounds(later, begun))
+        last = self.search.rounds
+        examined = self.world.examination_s or self.recorded.judge_s
+        compared = LAST_SUBJECTS * self.recorded.subject_s
+        looks = [
+            self._hold("judging", examined, draw, last),
+            self._hold("comparing", compared, draw, last),
+        ]
+        yield Until([rounds, *(self._begin(_one_step(look)) for look in looks)])
+
+    def _end_of_rounds(self, later: Sequence[Task], begun: float) -> Process:
+        yield Until(later)
         self.rounds_s = self.simulation.now - begun
-        examined = self.world.examination_s
-        yield self._hold("judging", examined or self.recorded.judge_s, draw)
-        yield self._hold("comparing", LAST_SUBJECTS * self.recorded.subject_s, draw)
 
     def _open(self, number: int) -> Process:
         """A lane's own process: it starts, loads inputs, and times the input kernel."""
@@ -172,7 +185,8 @@ class Run:
         yield Until([*workers, *beside])
         yield Until(before)
         if confirms:
-            yield self._hold("comparing", CONFIRMED_SUBJECTS * self.recorded.subject_s, draw)
+            seconds = CONFIRMED_SUBJECTS * self.recorded.subject_s
+            yield self._hold("comparing", seconds, draw, number)
         self._wait("round's end", -len(workers))
 
     def _worker(self, number: int, worker: int) -> Process:
@@ -180,14 +194,14 @@ class Run:
         did = draw.choice([w for workers in self.recorded.rounds for w in workers])
         if number <= self.schedule.rounds_ahead:  # its parent is the first kernel
             if self._first_profile is None:
-                self._first_profile = self._begin(self._profile(draw))
+                self._first_profile = self._begin(self._profile(draw, 0))
             yield Until([self._first_profile])
         for purpose in ("diagnosis", "variants"):
             yield from self._answer(did, purpose)
         compiled = [self._begin(self._compilation(draw)) for _ in did.repairs]
         draws = [self._draws(f"{draw.random()}") for _ in did.repairs]
         made = [
-            (self._variant(one, own), self._repairs(did, repairs, own))
+            (self._variant(one, own, number), self._repairs(did, repairs, own, number))
             for one, repairs, own in zip(compiled, did.repairs, draws, strict=True)
         ]
         if self.schedule.variants_apart:
@@ -196,9 +210,10 @@ class Run:
             yield from _one_by_one([variant for variant, _ in made])
             yield from _one_by_one([repairs for _, repairs in made])
         after = self._draws(f"round {number} worker {worker} after")
+        is_last = number == self.search.rounds - 1
         for process, apart in (
-            (self._tuning(did, draw), self.schedule.tuning_apart),
-            (self._reflection(did, after), self.schedule.reflection_apart),
+            (self._tuning(did, draw, number), self.schedule.tuning_apart),
+            (self._reflection(did, after, number), self.schedule.reflection_apart or is_last),
         ):
             if apart:
                 self._later[number].append(self._begin(process))
@@ -206,38 +221,38 @@ class Run:
                 yield from process
         self._wait("round's end", 1)
 
-    def _variant(self, compilation: Task, draw: Random) -> Process:
+    def _variant(self, compilation: Task, draw: Random, number: int) -> Process:
         yield Until([compilation])
-        yield from self._judged(draw)
+        yield from self._judged(draw, number)
 
-    def _repairs(self, did: WorkersRound, count: int, draw: Random) -> Process:
+    def _repairs(self, did: WorkersRound, count: int, draw: Random, number: int) -> Process:
         for _ in range(count):
             yield from self._answer(did, "repair")
             yield from self._compilation(draw)
-            yield from self._judged(draw)
+            yield from self._judged(draw, number)
 
-    def _judged(self, draw: Random) -> Process:
-        yield self._hold("judging", self.recorded.judge_s, draw)
+    def _judged(self, draw: Random, number: int) -> Process:
+        yield self._hold("judging", self.recorded.judge_s, draw, number)
         self.candidates += 1
 
-    def _tuning(self, did: WorkersRound, draw: Random) -> Process:
+    def _tuning(self, did: WorkersRound, draw: Random, number: int) -> Process:
         sweep = did.sweep
         if sweep is None:
             return
         cores = min(sweep.forms, CORES_A_LANE)
         yield from self._compiled(sweep.compile_s, cores)
-        yield self._hold("tuning", self.recorded.sweep_s, draw)
+        yield self._hold("tuning", self.recorded.sweep_s, draw, number)
         for _ in range(did.tuned):
             yield from self._compilation(draw)
-            yield from self._judged(draw)
+            yield from self._judged(draw, number)
 
-    def _reflection(self, did: WorkersRound, draw: Random) -> Process:
+    def _reflection(self, did: WorkersRound, draw: Random, number: int) -> Process:
         for _ in range(did.profiles):
-            yield from self._profile(draw)
+            yield from self._profile(draw, number)
         yield from self._answer(did, "reflection")
 
-    def _profile(self, draw: Random) -> Process:
-        yield self._hold("profiling", self.recorded.profile_s, draw)
+    def _profile(self, draw: Random, number: int) -> Process:
+        yield self._hold("profiling", self.recorded.profile_s, draw, number)
 
     def _compilation(self, draw: Random) -> Process:
         """A candidate's."""
@@ -255,9 +270,10 @@ class Run:
         if speed is not None:
             yield Pause(did.tokens.get(purpose, 0) / speed, "model")
 
-    def _hold(self, what: str, seconds: float, draw: Random) -> Hold:
-        """A lane, for a time about the mean."""
-        return Hold(self.machine.lanes, seconds * draw.choice(self._factors), what)
+    def _hold(self, what: str, seconds: float, draw: Random, number: int = 0) -> Hold:
+        """A lane, for a time about the mean; the round of this number waits for it."""
+        seconds *= draw.choice(self._factors)
+        return Hold(self.machine.lanes, seconds, what, (number, ORDER.get(what, 0)))
 
     def _begin(self, process: Process) -> Task:
         return self.simulation.begin(process, self.machine.account)
