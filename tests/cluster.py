@@ -5,6 +5,10 @@ import signal
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from tests import PYTHONPATH
+
 STORE_BYTES = 80 << 20
 """Memory for objects, of which there are next to none."""
 
@@ -38,6 +42,18 @@ class Nodes:
 
     def close(self):
         self.cluster.shutdown()
+
+
+@contextmanager
+def begun(folder):
+    """Three nodes whose processes find this package."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", PYTHONPATH)
+        there = Nodes(folder)
+        try:
+            yield there
+        finally:
+            there.close()
 
 
 def children(pid):

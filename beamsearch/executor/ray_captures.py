@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,9 @@ class RayCaptures:
         asked = self._task.remote(self._told, source)
         try:
             found: tuple[Captured, str] = self._ray.get(asked, timeout=LIMIT_S)
-        except self._ray.exceptions.RayError:
+        except self._ray.exceptions.RayError as error:
+            if isinstance(error, self._ray.exceptions.RayTaskError):
+                traceback.print_exception(error)  # a lost fork server, or a fault of ours
             self._ray.cancel(asked, force=True)
             return None
         return found

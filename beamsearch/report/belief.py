@@ -126,7 +126,7 @@ def belief(run: RunData) -> list[str]:
             f"to one GPU: {spread(confirmed.winner)} over {calls}. Speedups at the top are of this "
             "visit."
         )
-        told += _wide(run, confirmed)
+        told += _spread_of_calls(run, confirmed)
         told += _in_its_round(run, confirmed.winner, confirmed.input)
     elif run.modelled:
         told.append(
@@ -218,8 +218,9 @@ def errors(verdict: Verdict, *, measured: bool) -> list[str]:
     return [f"On the problem's own inputs its errors are {seen}; {rule}."]
 
 
-def _wide(run: RunData, confirmed: Confirmation) -> list[str]:
-    """What is said where a fifth of the winner's calls are slower than the noise lets expect."""
+def _spread_of_calls(run: RunData, confirmed: Confirmation) -> list[str]:
+    """Whether a fifth of the winner's calls are slower than the noise lets expect, and how much its
+    speedups differ from turn to turn."""
     time, told = confirmed.winner, []
     if time.p80_ms is not None and time.p80_ms > time.time_ms * (1 + 2 * run.noise):
         more = time.p80_ms / time.time_ms - 1
@@ -234,7 +235,7 @@ def _wide(run: RunData, confirmed: Confirmation) -> list[str]:
         ratios = [(called(n), paired(turns[n], turns[WINNER])) for n in known]
         ranges = [f"{n} {r.median:.3f}x ({r.low:.3f} to {r.high:.3f})" for n, r in ratios]
         told.append(
-            f"Turn by turn, {amount(len(turns[WINNER]), 'turn')} each, the winner is faster than "
+            f"Times over the winner's, turn by turn, {amount(len(turns[WINNER]), 'turn')} each: "
             f"{', '.join(ranges)}; in brackets the range with 95% confidence."
         )
     return told
@@ -353,7 +354,7 @@ def machine(run: RunData) -> str:
         return where.gpu
     count = amount(len(where.gpus), "card")
     cards = ", ".join(map(short_id, where.gpus))
-    named = f" ({cards})" if len(where.gpus) <= FEW_CARDS else ", one a visit"
+    named = f" ({cards})" if len(where.gpus) <= FEW_CARDS else ""
     return f"{where.gpu}, {count} of this model worked on the run{named}"
 
 

@@ -55,13 +55,11 @@ MEASURED_BY: dict[str, tuple[str, str]] = {
     FindingKind.BANK_CONFLICTS: ("bank_conflicts", " bank conflicts"),
     FindingKind.ATOMICS: ("atomic_busy", "% atomic units busy"),
     FindingKind.TAIL: ("waves", " waves of programs"),
+    FindingKind.NARROW_ACCESS: ("load_bits", " bits a load"),
+    FindingKind.SPILLS: ("spill_bytes", " bytes spilled"),
 }
-"""Finding -> the counter of the longest launch that shows it, and the unit behind its value."""
-OF_CALL = {
-    FindingKind.NARROW_ACCESS: ("load_bits", "bits a load"),
-    FindingKind.SPILLS: ("spill_bytes", "bytes spilled"),
-}
-"""The same for what stands with a launch itself."""
+"""Finding -> what shows it of the longest launch, a counter or a field of its own, and the unit
+behind its value."""
 _NUMBERS = re.compile(r"([\d.,]+)\D.*, now ([\d.,]+)\D*")
 LEAST_CONFLICTS = 0.1
 """Of the passes through shared memory, the share of conflicts from which they are told."""
@@ -169,12 +167,11 @@ def is_unchanged(measured: str) -> bool:
 
 
 def _measured_in_launch(kind: str, one: Launch | None, other: Launch | None) -> str:
-    if kind in OF_CALL:
-        name, unit = OF_CALL[FindingKind(kind)]
-        values = [getattr(launch, name) if launch else None for launch in (one, other)]
-        return "" if None in values else f"{values[0]} {unit}, now {values[1]}"
     name, unit = MEASURED_BY.get(kind, ("", ""))
-    known = [launch.metrics.get(name) if launch else None for launch in (one, other)]
+    known = [
+        launch.metrics.get(name, getattr(launch, name, None)) if name and launch else None
+        for launch in (one, other)
+    ]
     if known[0] is None or known[1] is None:
         return ""
     scale = 100 if name.startswith(("idle_", "integer_")) else 1

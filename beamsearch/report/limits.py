@@ -8,7 +8,7 @@ from beamsearch.report.numbers import of_floor
 from beamsearch.report.run_data import INPUT, RunData
 from kernel_profiling.profile import Finding
 
-CLEAR = 1.02
+LEAST_BOUND = 1.02
 """The least bound that says something."""
 MOST_FINDINGS = 4
 """The largest bounds first; what is left can give next to nothing."""
@@ -40,7 +40,7 @@ def limits(run: RunData, candidate: Candidate) -> list[str]:
     if conflicts := bank_conflicts(launch, largest(run.profile(INPUT))):
         told.append(conflicts)
     shown = run.findings(candidate)[:MOST_FINDINGS]
-    bounds = [f"{finding.gain_bound:.2f}" for finding in shown if finding.gain_bound >= CLEAR]
+    bounds = [f"{finding.gain_bound:.2f}" for finding in shown if finding.gain_bound >= LEAST_BOUND]
     if len(set(bounds)) < len(bounds):
         told.append(
             "Its findings follow. Equal bounds end at the same other limit, a unit that is full by "

@@ -23,8 +23,8 @@ from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import write_source
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.verdict import Outcome, Stage
-from tests import PYTHONPATH, ROOT
-from tests.cluster import Nodes, children
+from tests import ROOT
+from tests.cluster import begun, children
 
 PROBLEM = ROOT / "tests" / "scaling" / "problem.py"
 SOURCE = (PROBLEM.parent / "input_kernel.py").read_text()
@@ -96,11 +96,8 @@ def same(one, other):
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", PYTHONPATH)
-        there = Nodes(tmp_path_factory.mktemp("nodes"))
+    with begun(tmp_path_factory.mktemp("nodes")) as there:
         yield there
-        there.close()
 
 
 @pytest.fixture

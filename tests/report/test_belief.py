@@ -223,7 +223,7 @@ def test_what_baselines_run_and_how_wide_the_calls_are_is_told():
         assert words in told and len(told) < 250
     told = " ".join(belief.belief(run))
     assert "A fifth of these calls took 8% longer than the median" in told
-    assert "Turn by turn, 2 turns each, the winner is faster than input 2.000x" in told
+    assert "Times over the winner's, turn by turn, 2 turns each: input 2.000x" in told
 
 
 def test_the_rule_of_tf32_is_told_where_it_matters(tmp_path):

@@ -28,8 +28,8 @@ from beamsearch.records.verdict import Outcome
 from beamsearch.run import run as runner
 from beamsearch.run.steering import add_kernel
 from beamsearch.settings import Settings
-from tests import PYTHONPATH, ROOT
-from tests.cluster import Nodes, children
+from tests import ROOT
+from tests.cluster import begun, children
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(600)]
 PROBLEM = ROOT / "tests" / "scaling" / "problem.py"
@@ -49,11 +49,8 @@ for entry in os.listdir("/proc"):
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", PYTHONPATH)
-        there = Nodes(tmp_path_factory.mktemp("nodes"))
+    with begun(tmp_path_factory.mktemp("nodes")) as there:
         yield there
-        there.close()
 
 
 def ran(folder, **settings):

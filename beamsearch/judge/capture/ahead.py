@@ -132,7 +132,7 @@ class Captures:
             begun = self._begun.get(key)
             if begun is None or (begun.done() and (begun.cancelled() or begun.exception())):
                 try:
-                    begun = self._begun[key] = self._pool.submit(self._captured, path, key)
+                    begun = self._begun[key] = self._pool.submit(self._capture_anywhere, path, key)
                 except RuntimeError as error:
                     raise Stopped("the executor is closed") from error
             return begun
@@ -202,7 +202,7 @@ class Captures:
             process.end()
             log.output.append(process.output)
 
-    def _captured(self, path: str, key: str) -> Captured:
+    def _capture_anywhere(self, path: str, key: str) -> Captured:
         """On another machine, where there is one that can."""
         if self._apart is not None:
             with self._usage.waiting("compilation"):
