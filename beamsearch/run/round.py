@@ -21,7 +21,6 @@ from beamsearch.errors import (
 from beamsearch.llm.batch_files import FIRST, Mailbox
 from beamsearch.records.amounts import amount
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.packed import opened_run
 from beamsearch.records.ratios import comparable_times, ranked_time
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import read_record, recorded, write_record
@@ -45,6 +44,7 @@ from beamsearch.run.person import (
 from beamsearch.run.plans import differences, expectations
 from beamsearch.run.prefetch import begin_profiles
 from beamsearch.run.progress import Progress
+from beamsearch.run.recorded import recorded_plan
 from beamsearch.run.results import (
     absent_files,
     distance_to_floor,
@@ -274,16 +274,13 @@ class Rounds:
     def _as_recorded(self, plan: Plan, view: RoundView, replayed: Path) -> Plan:
         """The plan of a replay: each worker as in the recorded run, whose reply was written for
         that parent, unless the parent is not there or is found wrong; and what a person gave it."""
-        file = opened_run(replayed).round(view.number) / PLAN
-        if not file.is_file():
+        was = recorded_plan(replayed, view.number)
+        if was is None:
             return plan
         sound = (Outcome.CORRECT, Outcome.UNPROVEN)
         known = {c.name for c in view.candidates.values() if c.verdict.outcome in sound}
-        recorded_plan = read_record(file, Plan)
-        there = {a.worker: a for a in recorded_plan.assignments if a.parent in known}
-        return recorded_plan.with_values(
-            assignments=[there.get(a.worker, a) for a in plan.assignments]
-        )
+        there = {a.worker: a for a in was.assignments if a.parent in known}
+        return was.with_values(assignments=[there.get(a.worker, a) for a in plan.assignments])
 
     def _work(self, done: list[RoundRecord], now: InFlight) -> str | None:
         """Wait for a round's workers. Which limit was reached, if any; raises what one raised."""

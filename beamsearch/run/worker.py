@@ -26,6 +26,7 @@ from beamsearch.run.bench import Bench
 from beamsearch.run.candidates import Made, names_of
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.plans import STRATEGY, other_way
+from beamsearch.run.recorded import recorded_parent
 from beamsearch.run.repairs import Repairs
 from beamsearch.run.review import believed, pays, score
 from beamsearch.run.tuning import Tuner
@@ -155,7 +156,10 @@ class Worker(Bench):
             other_way=other_way(diagnosis, known) if count > 1 else None,
             seen=sorted(self.view.seen),
         )
-        return self.ask_for_kernels(question, "opt_prompt", "opt_reply", situation.parent_source)
+        base = situation.parent_source
+        if (replayed := self.shared.settings.llm.run) is not None:
+            base = recorded_parent(replayed, self.view.number, self.worker) or base
+        return self.ask_for_kernels(question, "opt_prompt", "opt_reply", base)
 
     def _review(self, situation: Situation, variants: list[Proposal]) -> dict[int, Forecast]:
         """What a review expects of each variant, by number; nothing where it is not asked for, or
