@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 from kernel_profiling.ncu.line_counters import annotate
 from kernel_profiling.profile import Profile
 
 CONTEXT = 3
+KEPT = 1024
+"""Highlighted sources that are kept: a run highlights each while the GPU is busy."""
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
 _HIDDEN = (*range(0x7F, 0xA0), *_BIDI, 0x200B, 0x2028, 0x2029, 0xFEFF, *range(0xD800, 0xE000))
 _VISIBLE = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
@@ -24,8 +27,13 @@ def visible(text: str) -> str:
     return _SIGNS.sub(lambda found: _VISIBLE[ord(found[0])], text)
 
 
-def highlighted(source: str) -> list[str]:
+def highlighted(source: str) -> Sequence[str]:
     """HTML of each line of a Python source, safe to put into a page."""
+    return _highlighted(visible(source))
+
+
+@lru_cache(maxsize=KEPT)
+def _highlighted(source: str) -> Sequence[str]:
     from pygments.lexers import PythonLexer
 
     return _lines(source, PythonLexer(stripnl=False, ensurenl=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,14 @@ def write_report(run: RunData, page: Path) -> None:
     texts = Texts(page, run.trace)
     write_text(page, run_page(run, texts))
     texts.write()
+
+
+def read_ahead(trace: Trace, candidates: Sequence[Candidate]) -> None:
+    """Do what the page of a run will need of these, and takes long."""
+    for candidate in candidates:
+        if candidate.kernel_file is not None:
+            highlighted(trace.kernel_source(candidate))
+    plots.can_plot()
 
 
 def leave_report(trace: Trace) -> None:

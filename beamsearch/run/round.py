@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from beamsearch.errors import (
@@ -25,7 +26,9 @@ from beamsearch.records.ratios import comparable_times, ranked_time
 from beamsearch.records.round import RoundRecord
 from beamsearch.records.trace import read_record, recorded, write_record
 from beamsearch.records.verdict import Outcome
+from beamsearch.report.page import read_ahead
 from beamsearch.run.baseline_times import BaselineTimes
+from beamsearch.run.beside import Beside
 from beamsearch.run.candidates import names_of
 from beamsearch.run.context import RoundView, Shared
 from beamsearch.run.in_flight import STOP_GRACE_S, InFlight
@@ -341,6 +344,7 @@ class Rounds:
         candidates, by_name, standing = settled(
             self.shared, self.strategy, done, plan, self.interrupted
         )
+        Beside(partial(read_ahead, self.shared.trace, candidates))
         best = standing.best
         worker = best.worker if best is not None else 0
         if best is not None:
