@@ -89,7 +89,7 @@ def looked_at(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 slots=1,
                 strict_nan=False,
                 usage=Usage(),
-                cores=os.cpu_count() or 1,
+                capturing={"cores": os.cpu_count() or 1},
             )
             least = least_work(problem).least_bytes
             for row in (row for row in rows if (row["of"], row["dtype"]) == (name, dtype)):

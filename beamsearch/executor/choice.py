@@ -3,6 +3,7 @@ cluster."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,10 @@ def open_executor(
             strict_nan=strict_nan,
             usage=usage,
         )
+    shared = ""
+    if cluster is None:
+        scratch.mkdir(parents=True, exist_ok=True)
+        shared = tempfile.mkdtemp(dir=scratch, prefix="shared-")  # for this user alone
     specs = [
         LaneSpec.of(
             problem,
@@ -65,6 +70,7 @@ def open_executor(
             seed=seed,
             profiler=profiler,
             strict_nan=strict_nan,
+            shared=shared,
             shared_by=len(machines),
         )
         for number, machine in enumerate(machines)
@@ -75,6 +81,7 @@ def open_executor(
         gpu=first.name,
         measures=first.measures,
         usage=usage,
+        share=bool(shared),
         tell=tell,
         at_end=cluster.close if cluster is not None else lambda: None,
     )

@@ -43,6 +43,9 @@ class LaneSpec(Record):
     problem: dict[str, Any]
     scratch: str
     """Its own folder, on the machine where it is."""
+    shared: str = ""
+    """The folder in which lanes of a run on one machine keep what each need not find out; none
+    where it shares nothing."""
     hidden: list[str] = []
     """Folders that candidates are not to see, where its machine does."""
     seed: int

@@ -26,7 +26,7 @@ AUTOTUNED = "autotune"
 """Stands in the source of a kernel that chooses its configuration where it is first called."""
 BASELINES_WORK = 8.0
 """A comparison with the reference as PyTorch compiles it, in judgements: it may take minutes."""
-COMPILE_WORK = 4.0
+COMPILE_WORK = THOROUGH_WORK = 4.0
 SWEEP_WORK = FLOOR_WORK = 2.0
 PROFILE_WORK = 3.0
 """It holds a lane three times as long as a judgement."""
@@ -36,6 +36,9 @@ the CPU prepares the next. What waits until then goes to the lane that is free f
 in which rounds need it."""
 _ORDER: dict[type[Job[Any]], int] = {JudgeJob: 1, SweepJob: 2, ProfileJob: 3}
 """Of what one round waits for: comparisons and all else first."""
+MOVED_SHARED = 1.0
+"""How much more the lane where a kernel is known must have to do than another, where both know it:
+as much as one judgement."""
 MOVED_JUDGEMENT = 2.0
 """How much more the lane that has a kernel compiled must have to do than another, for the kernel to
 be compiled there anew: that takes a second or two, and a judgement as long."""
@@ -73,14 +76,21 @@ def work_of(job: Job[Any]) -> float:
         return FLOOR_WORK
     if isinstance(job, ProfileJob):
         return PROFILE_WORK
+    if isinstance(job, JudgeJob) and job.thorough:
+        return THOROUGH_WORK
     subjects = subjects_of(job)
     return BASELINES_WORK if _has_reference(subjects) else float(len(subjects))
 
 
 def next_job(
-    waiting: Sequence[Job[Any]], loads: Sequence[Load], homes: Mapping[str | None, int]
+    waiting: Sequence[Job[Any]],
+    loads: Sequence[Load],
+    homes: Mapping[str | None, int],
+    *,
+    share: bool = False,
 ) -> tuple[int, int] | None:
     """Which of the jobs that wait, by its place, begins now on which lane; none where none does.
+    `share` as in `lane_for`.
 
     Earlier rounds first; of a round, comparisons, judgements, sweeps, profiles. A job that waits
     for lanes to have less to do keeps them from all behind it.
@@ -92,10 +102,10 @@ def next_job(
     )
     for place in order:
         job = waiting[place]
-        if (number := lane_for(job, loads, homes)) is not None:
+        if (number := lane_for(job, loads, homes, share=share)) is not None:
             return place, number
-        home = _home_of(job, loads, homes)
-        for number in _lanes_of(job, loads, homes) if home is None else [home]:
+        home = _home_of(job, loads, homes, share)
+        for number in _lanes_of(job, loads, homes, share) if home is None else [home]:
             loads[number] = replace(loads[number], is_closed=True)
     return None
 
@@ -106,27 +116,31 @@ def lane_for(
     homes: Mapping[str | None, int],
     *,
     later: bool = False,
+    share: bool = False,
 ) -> int | None:
     """The lane that a job goes to; none where none takes it now. `homes`: source of a kernel ->
-    the lane that knows it. `later`: however much it has to do.
+    the lane that knows it. `later`: however much it has to do. `share`: whether lanes know of each
+    other's kernels.
 
     The reference is always timed on the first that is there, where what it compiles to is cached.
     A job about known kernels goes where most of them are known, unless that lane has much more to
     do than another; any other job goes where the least is to do. An autotuned kernel is profiled
-    where it was tuned.
+    where it was tuned, unless the others know what came of it.
     """
-    lanes = _lanes_of(job, loads, homes)
+    lanes = _lanes_of(job, loads, homes, share)
     subjects = subjects_of(job)
     if _has_reference(subjects):
         return next(iter(lanes), None)
     free = [number for number in lanes if later or loads[number].work <= AHEAD]
     if not free:
         return None
-    home = _home_of(job, loads, homes)
+    home = _home_of(job, loads, homes, share)
     if home is None:
         return min(free, key=lambda number: (loads[number].work + loads[number].promised, number))
     idlest = min(free, key=lambda number: (loads[number].work, number))
-    if isinstance(job, JudgeJob) and not job.thorough:
+    if share:
+        moves = MOVED_SHARED
+    elif isinstance(job, JudgeJob) and not job.thorough:
         moves = MOVED_JUDGEMENT
     else:
         moves = PROFILE_WORK if isinstance(job, ProfileJob) else MOVED_JOB
@@ -136,19 +150,21 @@ def lane_for(
 
 
 def _lanes_of(
-    job: Job[Any], loads: Sequence[Load], homes: Mapping[str | None, int]
+    job: Job[Any], loads: Sequence[Load], homes: Mapping[str | None, int], share: bool
 ) -> Sequence[int]:
     """Lanes that a job may go to."""
     lanes = [number for number, load in enumerate(loads) if not load.is_closed]
-    if isinstance(job, ProfileJob) and AUTOTUNED in (job.subject.source or ""):
+    if not share and isinstance(job, ProfileJob) and AUTOTUNED in (job.subject.source or ""):
         home = homes.get(job.subject.source)
         return [home] if home in lanes else lanes
     return lanes
 
 
-def _home_of(job: Job[Any], loads: Sequence[Load], homes: Mapping[str | None, int]) -> int | None:
+def _home_of(
+    job: Job[Any], loads: Sequence[Load], homes: Mapping[str | None, int], share: bool
+) -> int | None:
     """The open lane that knows most of a job's kernels; none where none is known."""
-    lanes = _lanes_of(job, loads, homes)
+    lanes = _lanes_of(job, loads, homes, share)
     known = [homes[s.source] for s in subjects_of(job) if homes.get(s.source) in lanes]
     return min(known, key=lambda n: (-known.count(n), loads[n].work, n), default=None)
 
@@ -161,12 +177,16 @@ def lane_alone(loads: Sequence[Load], died: Collection[int]) -> int | None:
 
 
 def lane_to_prepare(
-    subject: Subject, loads: Sequence[Load], homes: Mapping[str | None, int]
+    subject: Subject,
+    loads: Sequence[Load],
+    homes: Mapping[str | None, int],
+    *,
+    share: bool = False,
 ) -> int | None:
     """The lane that will get the job about what is to be prepared."""
     of_kernel = subject.kind == "kernel"
     job = JudgeJob(subject=subject) if of_kernel else CompareJob(subjects=[subject])
-    return lane_for(job, loads, homes, later=True)
+    return lane_for(job, loads, homes, later=True, share=share)
 
 
 def verdict_on(job: Job[Any], deaths: Sequence[LaneDied]) -> Any:

@@ -81,6 +81,7 @@ def _open(spec: LaneSpec, usage: Usage, apart: Callable[[Gpu], Apart] | None) ->
     """The executor of a lane; its GPU is the only one that this process sees."""
     from beamsearch.executor.local import LocalExecutor
     from beamsearch.gpu.machine import find_machine, modelled
+    from beamsearch.judge.once import OncePerMachine
 
     machine = modelled(spec.target) if spec.gpu_uuid is None else find_machine(0)
     if machine.uuid != spec.gpu_uuid:
@@ -96,6 +97,7 @@ def _open(spec: LaneSpec, usage: Usage, apart: Callable[[Gpu], Apart] | None) ->
         shared_by=spec.shared_by,
         hidden=spec.hidden,
         apart=apart(machine.gpu) if apart else None,
+        once=OncePerMachine(Path(spec.shared)) if spec.shared else None,
     )
 
 

@@ -83,15 +83,18 @@ class Lanes:
         gpu: str,
         measures: bool,
         usage: Usage,
+        share: bool = False,
         tell: Callable[[str], None] = lambda note: None,
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`open_lane` begins one, and returns at once. `tell` takes what people should know.
+        """`open_lane` begins one, and returns at once. `share`: whether what one found out of a
+        kernel is known to all. `tell` takes what people should know.
         `at_end` is called when all lanes are closed."""
         self.gpu = gpu
         self.measures = measures
         self.usage = usage
         self._open_lane = open_lane
+        self._share = share
         self._tell = tell
         self._at_end = at_end
         self._changed = threading.Condition()
@@ -142,7 +145,8 @@ class Lanes:
         for subject in subjects:
             with self._changed:
                 placed = any(map(_is_placed, self._slots))
-                number = lane_to_prepare(subject, self._loads(unplaced=not placed), self._homes)
+                loads = self._loads(unplaced=not placed)
+                number = lane_to_prepare(subject, loads, self._homes, share=self._share)
                 if number is None:
                     continue
                 if subject.kind == "kernel":
@@ -226,7 +230,7 @@ class Lanes:
             return lane_alone(loads, died)
         if job is None:
             return next((n for n, load in enumerate(loads) if not load.is_closed), None)
-        found = next_job(self._waiting, loads, self._homes)
+        found = next_job(self._waiting, loads, self._homes, share=self._share)
         return found[1] if found is not None and self._waiting[found[0]] is job else None
 
     def _check_open(self) -> None:

@@ -15,6 +15,7 @@ from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.executor.executor import timed_again
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.capture.ahead import Apart
+from beamsearch.judge.once import OncePerMachine
 from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
 from beamsearch.judge.without_gpu import ModellingJudge
@@ -58,10 +59,11 @@ class LocalExecutor:
         shared_by: int = 1,
         hidden: Sequence[str] = (),
         apart: Apart | None = None,
+        once: OncePerMachine | None = None,
     ) -> None:
         """`shared_by`: executors that share this machine's cores. `hidden`: folders that
         candidates are not to see, where this machine does. `apart`: captures kernels on other
-        machines."""
+        machines. `once`: what executors of one run on this machine share of its kernels."""
         self.usage = usage or Usage()
         self.measures = machine.measures
         self.gpu = machine.gpu.name
@@ -82,8 +84,8 @@ class LocalExecutor:
         if machine.measures:
             cores = cores * 3 // 4  # the runner must not wait for one
         common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
-        common["cores"] = max(1, cores // shared_by)
-        common |= {"usage": self.usage, "strict_nan": strict_nan, "apart": apart}
+        common |= {"usage": self.usage, "strict_nan": strict_nan}
+        common["capturing"] = {"cores": max(1, cores // shared_by), "apart": apart, "once": once}
         if machine.device is None:
             slots = interpreter_processes
             modelling = ModellingJudge(problem, machine.gpu, slots=slots, **common)

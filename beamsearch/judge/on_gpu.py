@@ -12,7 +12,7 @@ from beamsearch.errors import KernelError, ProblemError
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage, Work
 from beamsearch.judge.arguments import ALWAYS_DRAWN, Layout, meta_arguments, order_for
-from beamsearch.judge.capture.ahead import Apart, Captures
+from beamsearch.judge.capture.ahead import Captures
 from beamsearch.judge.capture.forms import Captured, Form, configurations, none_of
 from beamsearch.judge.nvidia_tools.under_tools import Profilers, check_memory
 from beamsearch.judge.rejection import (
@@ -66,8 +66,8 @@ meets, and others that follow from its source. A thorough judgement takes one of
 class MeasuringJudge:
     """Judges, times and profiles kernels on one GPU; thread-safe.
 
-    This process holds reference, oracle and input memory on the same GPU; the runner maps the
-    inputs. Raises ProblemError where the problem does not fit on the GPU.
+    Reference, oracle and input memory are this process's, on the same GPU; the runner maps inputs.
+    `capturing`: what else `Captures` takes. Raises ProblemError where the problem does not fit.
     """
 
     def __init__(
@@ -82,8 +82,7 @@ class MeasuringJudge:
         usage: Usage,
         use_ncu: bool,
         strict_nan: bool,
-        cores: int,
-        apart: Apart | None = None,
+        capturing: Mapping[str, Any],
     ) -> None:
         torch.cuda.set_device(device)
         check_fits(problem, torch.cuda.mem_get_info(device)[0])
@@ -102,7 +101,7 @@ class MeasuringJudge:
         self._true = InputSets(problem, SharedMemory(f"cuda:{device}"), seed)
         shapes = partial(shapes_for, problem)
         meta = meta_arguments(problem)
-        self._captures = Captures(servers, gpu, meta, usage, seed, shapes, cores=cores, apart=apart)
+        self._captures = Captures(servers, gpu, meta, usage, seed, shapes, **capturing)
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
@@ -257,12 +256,10 @@ class MeasuringJudge:
                     self._no_ncu = note  # it will not get better
         if note is not None:
             profile = form.compiled.profile
-            notes = [text for text in (note, profile.note) if text]
-            profile = profile.with_values(note="; ".join(notes))
+            profile = profile.with_values(note="; ".join(filter(None, (note, profile.note))))
         tried = configurations(captured.forms, self._tuned.get(key))
-        profile = profile.with_values(configurations=tried)
-        self._profiles[key, full] = profile
-        return profile
+        self._profiles[key, full] = profile.with_values(configurations=tried)
+        return self._profiles[key, full]
 
     def close(self) -> None:
         """Give the GPU's memory back; the fork servers must have ended.
@@ -329,6 +326,10 @@ class MeasuringJudge:
         return self._chosen[key]
 
     def _fastest(self, key: str, forms: Sequence[Form]) -> Form:
+        times = self._tuned[key] = self._captures.tuned(key, lambda: self._times_of(forms))
+        return forms[min(times, key=times.__getitem__)]
+
+    def _times_of(self, forms: Sequence[Form]) -> dict[int, float]:
         times: dict[int, float] = {}
         rejections: list[Rejected] = []
         with self._visit.timed_inputs(self._true_sets()) as timed:
@@ -343,8 +344,7 @@ class MeasuringJudge:
                     self._true.mend()
         if not times:
             raise none_of(forms, rejections[0])
-        self._tuned[key] = times
-        return forms[min(times, key=times.__getitem__)]
+        return times
 
     def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:
         """Those a candidate of this key is run on; the first of them are everybody's. Raises

@@ -1,7 +1,10 @@
-"""What several threads need and one works out."""
+"""What several threads, or several processes, need and one works out."""
 
+import fcntl
+import pickle
 import threading
 from collections.abc import Callable, Hashable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,3 +26,24 @@ class OncePerKey:
             if key not in self._results:
                 self._results[key] = make()
             return self._results[key]  # type: ignore[return-value]
+
+
+class OncePerMachine:
+    """The same over processes of this machine that know a folder, each with threads. Whoever works
+    it out and is killed leaves it to the next. The folder is for their user alone to enter: what
+    lies in it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: str, make: Callable[[], T]) -> T:
+        """As `OncePerKey.get`; a key is a file's name."""
+        kept = self._folder / key
+        with (self._folder / f"{key}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, also by a kill
+            if not kept.exists():
+                draft = self._folder / f"{key}.draft"
+                draft.write_bytes(pickle.dumps(make()))
+                draft.replace(kept)
+            result: T = pickle.loads(kept.read_bytes())
+            return result

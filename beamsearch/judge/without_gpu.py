@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import isfinite, prod
 from pathlib import Path
+from typing import Any
 
 from beamsearch.errors import KernelError
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.capture.ahead import Apart, Captures
+from beamsearch.judge.capture.ahead import Captures
 from beamsearch.judge.capture.forms import Captured, configurations
 from beamsearch.judge.once import OncePerKey
 from beamsearch.judge.rejection import (
@@ -75,10 +76,10 @@ class ModellingJudge:
         slots: int,
         strict_nan: bool,
         usage: Usage,
-        cores: int,
-        apart: Apart | None = None,
+        capturing: Mapping[str, Any],
     ) -> None:
-        """`slots`: candidates that are verified at once."""
+        """`slots`: candidates that are verified at once. `capturing`: what else `Captures`
+        takes."""
         self._problem = problem
         self._gpu = gpu
         self._servers = servers
@@ -87,9 +88,7 @@ class ModellingJudge:
         self._usage = usage
         self._slots = threading.BoundedSemaphore(slots)
         self._arguments = meta_arguments(problem)
-        self._captures = Captures(
-            servers, gpu, self._arguments, usage, seed, cores=cores, apart=apart
-        )
+        self._captures = Captures(servers, gpu, self._arguments, usage, seed, **capturing)
         self._sets = InputSets(problem, SharedMemory("cpu"), seed)
         self._profiles: dict[str, Profile] = {}
         """Source -> what a correct kernel's judgement found."""

@@ -56,6 +56,22 @@ def test_a_profile_goes_where_there_is_less_to_do_and_an_autotuned_one_to_its_ow
     assert lane_for(tuned, left, homes) == 1, "a lane that is gone is not waited for"
 
 
+def test_lanes_that_share_what_they_know_take_each_others_jobs():
+    homes = {"source of a": 0, "@triton.autotune of b": 0}
+    tuned = ProfileJob(subject=Subject(name="b", source="@triton.autotune of b"))
+    for job in (judge("a"), judge("a", thorough=True), tuned, CompareJob(subjects=[kernel("a")])):
+        assert lane_for(job, [Load(work=1), Load()], homes, share=True) == 1
+        assert lane_for(job, [Load(work=1), Load(work=1)], homes, share=True) == 0
+    busy = [Load(work=4), Load(work=1)]
+    assert next_job([tuned], busy, homes) is None
+    assert next_job([tuned], busy, homes, share=True) == (0, 1)
+    assert lane_for(CompareJob(subjects=[EAGER]), [Load(work=3), Load()], {}, share=True) == 0
+
+
+def test_a_thorough_judgement_counts_as_what_it_takes():
+    assert work_of(judge("a", thorough=True)) > work_of(ProfileJob(subject=kernel("a")))
+
+
 def test_several_kernels_are_compared_where_most_of_them_are_known():
     homes = {"source of a": 0, "source of b": 1, "source of c": 1}
     for kind in (CompareJob, SweepJob):

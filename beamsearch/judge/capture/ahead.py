@@ -21,6 +21,7 @@ from beamsearch.judge.capture.forms import AtShape, Captured, Form, moved
 from beamsearch.judge.capture.hopeless import reason_hopeless
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
+from beamsearch.judge.once import OncePerMachine
 from beamsearch.judge.rejection import COMPILE_S, Log, Rejected, check_entry, guarded, load, parsed
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
 from beamsearch.judge.sources import source_key, source_of, write_source
@@ -89,10 +90,11 @@ class Captures:
         *,
         cores: int,
         apart: Apart | None = None,
+        once: OncePerMachine | None = None,
     ) -> None:
         """`arguments` of the call at the true shapes. `shapes`: the largest block of a kernel ->
         other shapes that it is captured at, with their names. `cores`: how many are used. `apart`:
-        what captures a source on another machine."""
+        what captures a source on another machine. `once`: what lanes of this machine share."""
         self._servers = servers
         self._gpu = gpu.model_dump(mode="json")
         self._arguments = arguments
@@ -100,6 +102,7 @@ class Captures:
         self._usage = usage
         self._seed = seed
         self._apart = apart
+        self._shared = once
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
         self._pool = ThreadPoolExecutor(cores)
@@ -202,8 +205,15 @@ class Captures:
             process.end()
             log.output.append(process.output)
 
+    def tuned(self, key: str, tune: Callable[[], dict[int, float]]) -> dict[int, float]:
+        """Times of a kernel's forms, by number, which are taken once; milliseconds."""
+        return self._shared.get(f"{key}-times", tune) if self._shared is not None else tune()
+
     def _capture_anywhere(self, path: str, key: str) -> Captured:
-        """On another machine, where there is one that can."""
+        """On another lane of this machine, or on another machine, where there is one that can."""
+        if self._shared is not None:
+            with self._usage.waiting("compilation"):
+                return moved(*self._shared.get(key, lambda: (self._capture(path, key), path)), path)
         if self._apart is not None:
             with self._usage.waiting("compilation"):
                 found = self._apart(Path(path).read_text())
