@@ -68,8 +68,11 @@ def search(
         raise UsageError(f"--output {folder} is a file; give a folder, new or of an earlier run")
 
     from beamsearch.gpu.machine import find_machine
+    from beamsearch.run.place import begin_lanes
     from beamsearch.suite.audits import flaws_of
 
+    if settings.ray is None:
+        begin_lanes(settings.device, settings.gpus)
     begun = (folder / "run.json").is_file()
     # What the run needs is imported beside the audit, which is done by another process.
     importing = threading.Thread(target=import_module, args=("beamsearch.run.run",))

@@ -34,10 +34,13 @@ def replay(
     from beamsearch.gpu.environment import check_platform
     from beamsearch.records.packed import opened_run
     from beamsearch.records.trace import Trace
+    from beamsearch.run.place import begin_lanes
+
+    check_platform()
+    begin_lanes(flags.get("device"), flags.get("gpus"))
     from beamsearch.run.replay import compare
     from beamsearch.run.replay import replay as run_again
 
-    check_platform()
     recorded = opened_run(run)
     folder = output if output is not None else fresh_folder(recorded.run_record().problem)
     display = make_display(json)

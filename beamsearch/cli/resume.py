@@ -30,9 +30,12 @@ def resume(
     `responses*.jsonl` in its folder. A packed run goes on in a folder of its own under runs/.
     """
     from beamsearch.gpu.environment import check_platform
+    from beamsearch.run.place import begin_lanes
     from beamsearch.settings import parse_duration
 
     check_platform()
+    if "ray" not in flags:
+        begin_lanes(flags.get("device"), flags.get("gpus"))
     if "time_limit_s" in flags:
         flags["time_limit_s"] = parse_duration(flags["time_limit_s"])
 

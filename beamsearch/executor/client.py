@@ -27,6 +27,8 @@ class LaneDied(BeamsearchError):
         """Whether the machine that it was on is gone with it: then no job of it need be why."""
 
 
+LOG = "lane.log"
+"""In a lane's folder: what it and its processes print."""
 GIVEN = "the one that the cluster gives"
 """In the place of a GPU's UUID, before it is known."""
 

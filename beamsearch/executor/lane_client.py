@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from beamsearch.errors import Stopped
 from beamsearch.executor.asked import JOB_S, SILENT_S, Asked
-from beamsearch.executor.client import LaneDied, LaneSpec
+from beamsearch.executor.client import LOG, LaneDied, LaneSpec
 from beamsearch.executor.messages import ANSWERS, Answer, Request
 from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 from beamsearch.records.job import Job, Subject
@@ -24,6 +24,16 @@ from beamsearch.records.usage import LaneUse
 CLOSE_S = 10.0
 """What a lane may take to end by itself."""
 _WATCH_S = 0.2
+
+
+_standing_by: dict[str, list[subprocess.Popen[str]]] = {}
+"""By GPU: processes that import what a lane needs, and will be told what they are to be."""
+
+
+def stand_by(gpu_uuid: str) -> None:
+    """Begin the process of a lane that will be wanted on this GPU. One that nobody takes ends with
+    this process."""
+    _standing_by.setdefault(gpu_uuid, []).append(_started(gpu_uuid, subprocess.DEVNULL))
 
 
 class LaneProcess:
@@ -41,18 +51,8 @@ class LaneProcess:
         self._hung = False
         scratch = Path(spec.scratch)
         scratch.mkdir(parents=True, exist_ok=True)
-        self._log = scratch / "lane.log"
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "beamsearch.executor.lane_process"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=_environment(spec.gpu_uuid),
-                text=True,
-                encoding="utf-8",
-                start_new_session=True,  # Ctrl-C is for the run, which closes its lanes
-            )
+        self._log = scratch / LOG
+        self.process = _taken(spec.gpu_uuid or "", self._log)
         self._send(spec.model_dump_json())
         threading.Thread(target=self._listen, daemon=True).start()
         threading.Thread(target=self._watch, daemon=True).start()
@@ -159,6 +159,29 @@ class LaneProcess:
         return LaneDied(f"{self._name}: {self._reason}", hung=self._hung)
 
 
+def _taken(gpu_uuid: str, log: Path) -> subprocess.Popen[str]:
+    """A process that stands by for this GPU, else a new one."""
+    while there := _standing_by.get(gpu_uuid):
+        process = there.pop()
+        if process.poll() is None:
+            return process
+    with log.open("ab") as file:  # what it says before it knows its log
+        return _started(gpu_uuid, file)
+
+
+def _started(gpu_uuid: str, log: int | IO[bytes]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "beamsearch.executor.lane_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=_environment(gpu_uuid),
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,  # Ctrl-C is for the run, which closes its lanes
+    )
+
+
 def _here() -> Future[None]:
     """A place that is there at once."""
     place: Future[None] = Future()
@@ -166,10 +189,10 @@ def _here() -> Future[None]:
     return place
 
 
-def _environment(gpu_uuid: str | None) -> dict[str, str]:
+def _environment(gpu_uuid: str) -> dict[str, str]:
     """This process's, with its packages, and one GPU or none."""
     own = os.environ | {"PYTHONPATH": scrubbed_environment()["PYTHONPATH"]}
-    return own | {"CUDA_VISIBLE_DEVICES": gpu_uuid or "", "PYTHONUNBUFFERED": "1"}
+    return own | {"CUDA_VISIBLE_DEVICES": gpu_uuid, "PYTHONUNBUFFERED": "1"}
 
 
 def _ending(code: int | None) -> str:

@@ -1,8 +1,8 @@
 """A lane as a process: `python -m beamsearch.executor.lane_process`, a GPU of its own.
 
-The first line of its standard input says what it is to be (`LaneSpec`), every other line asks
-something (`Request`). It answers on what was its standard output; what else is printed goes to
-standard error. It ends, with all that it started, when its input ends.
+The first line of its standard input says what it is to be (`LaneSpec`), and may come late or never;
+every other line asks something (`Request`). It answers on what was its standard output; what else
+is printed goes to its log. It ends, with all that it started, when its input ends.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from beamsearch.errors import BeamsearchError
-from beamsearch.executor.client import LaneSpec
+from beamsearch.executor.client import LOG, LaneSpec
 from beamsearch.executor.lane_server import AT_ONCE, LaneServer
 from beamsearch.executor.messages import Answer, Request, kind_of_error
 
@@ -51,7 +52,17 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
     from beamsearch.gpu.usage import Usage
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which closes this
-    spec = LaneSpec.model_validate_json(requests.readline())
+    import beamsearch.executor.local  # takes seconds, for which nobody waits yet
+
+    if os.environ["CUDA_VISIBLE_DEVICES"]:
+        import beamsearch.judge.on_gpu  # noqa: F401
+    told = requests.readline()
+    if not told:
+        return  # not wanted
+    spec = LaneSpec.model_validate_json(told)
+    log = os.open(Path(spec.scratch) / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     usage = Usage()
     line = Line(answers, usage)
     threading.Thread(target=_beat, args=(line,), daemon=True).start()

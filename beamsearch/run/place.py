@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beamsearch.errors import UsageError
+from beamsearch.executor.lane_client import stand_by
 from beamsearch.gpu.machine import Machine, environment_of, find_machines, modelled
 from beamsearch.records.run import Environment
 from beamsearch.records.trace import Trace
@@ -73,6 +74,15 @@ def _part(gpu: str) -> Gpu:
         return find_gpu(gpu)
     except UnknownGpu as error:
         raise UsageError(f"--ray: {error}; run it on its machine, without --ray") from error
+
+
+def begin_lanes(device: int | None, gpus: str | None) -> None:
+    """Begin to import what lanes of their own will need, before this process has imported what the
+    run needs. Raises UsageError as `find_place`."""
+    machines = find_machines(device, gpus)
+    if len(machines) > 1 or machines[0].device not in (None, 0):
+        for machine in machines:
+            stand_by(machine.uuid or "")
 
 
 def check_place(trace: Trace, environment: Environment) -> None:

@@ -15,7 +15,7 @@ from beamsearch.problem.problem import Problem
 from beamsearch.proposer.questions import FirstQuestion, ProblemCard, Proposer
 from beamsearch.records.baselines import Baselines, baseline_subjects
 from beamsearch.records.candidate import Candidate
-from beamsearch.records.job import FloorJob, JudgeJob, Subject
+from beamsearch.records.job import FloorJob, JudgeJob, ProfileJob, Subject
 from beamsearch.records.measurement import Measurement
 from beamsearch.records.ratios import comparable_times
 from beamsearch.records.round import RoundRecord
@@ -27,6 +27,7 @@ from beamsearch.run.progress import Progress
 from beamsearch.run.round import hand_over
 from beamsearch.run.stop import StopToken
 from beamsearch.search.survivors import distinct
+from kernel_profiling.profile import Profile
 
 if TYPE_CHECKING:
     from beamsearch.llm.batch_files import Mailbox
@@ -94,6 +95,7 @@ class FirstRound:
         if self.executor.measures:
             self.executor.prepare([given, *baseline_subjects()])
         floor = self._floor_beside()
+        profile = self._profile_beside(given)
         first = recorded(folder / f"{INPUT}.json", Candidate, lambda: self._judge(source))
         if not first.verdict.correct:
             (folder / f"{INPUT}.json").unlink()
@@ -105,6 +107,8 @@ class FirstRound:
         self._anchor(first.measurement)
         self.executor.anchor(given, self._anchor, self.trace.visits())
         self._keep(floor)
+        if profile is not None:
+            profile.result(self.stop)
         if not self.executor.measures:
             none = recorded(folder / "baselines.json", Baselines, no_baselines)
             self.progress.update(baselines=none)
@@ -156,6 +160,14 @@ class FirstRound:
         if self.machine.elsewhere is not None or self.machine.measures < self.executor.measures:
             return Beside(lambda: self.executor.run(FloorJob()))
         return Beside(lambda: measure_floor(self.problem, self.machine, self.executor.usage))
+
+    def _profile_beside(self, given: Subject) -> Beside[Profile] | None:
+        """The profile of the only first kernel, which another lane may take while it is judged."""
+        if len(first_candidates(self.trace)) > 1 or not self.executor.measures:
+            return None
+        job = ProfileJob(subject=given)
+        path = self.trace.profile(INPUT)
+        return Beside(lambda: recorded(path, Profile, lambda: self.executor.run(job)))
 
     def _keep(self, floor: Beside[Floor] | None) -> None:
         if floor is not None:

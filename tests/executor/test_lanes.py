@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from beamsearch.errors import KernelError, Stopped
+from beamsearch.executor import lane_client
 from beamsearch.executor.choice import open_executor
-from beamsearch.executor.client import LaneSpec
+from beamsearch.executor.client import LOG, LaneSpec
 from beamsearch.executor.lane_client import LaneProcess
 from beamsearch.executor.lanes import Lanes
 from beamsearch.executor.local import LocalExecutor
@@ -214,7 +215,8 @@ def test_a_lane_ends_with_the_process_that_began_it(problem, tmp_path):
     script = """
 import sys, time
 from pathlib import Path
-from beamsearch.executor.client import LaneSpec
+from beamsearch.executor import lane_client
+from beamsearch.executor.client import LOG, LaneSpec
 from beamsearch.executor.lane_client import LaneProcess
 from beamsearch.gpu.machine import modelled
 from beamsearch.problem.problem import read_problem
@@ -245,3 +247,37 @@ def test_the_folder_of_a_run_is_hidden_from_the_candidates_of_its_lanes(tmp_path
     lane = tmp_path / "run" / ".scratch" / "lane-0"
     assert ForkServers(lane, interpreter=False)._hidden == [str(lane), str(tmp_path / "run")]
     assert ForkServers(tmp_path / "lane", interpreter=False)._hidden == [str(tmp_path / "lane")]
+
+
+def test_a_process_that_stands_by_becomes_the_lane_and_a_dead_one_is_passed_over(
+    problem, tmp_path
+):
+    machine = modelled()
+    lane_client.stand_by("")
+    lane_client.stand_by("")
+    taken, left = reversed(lane_client._standing_by[""])
+    lane = LaneProcess(LaneSpec.of(problem, machine, tmp_path, name="a", seed=1, gpu_uuid=None))
+    try:
+        assert lane.process is taken
+        assert lane.facts.result(60).gpu == machine.gpu.name
+        assert (tmp_path / LOG).is_file()
+    finally:
+        lane.close()
+    left.kill()
+    left.wait()
+    again = LaneProcess(LaneSpec.of(problem, machine, tmp_path, name="b", seed=1, gpu_uuid=None))
+    try:
+        assert again.process.pid not in (taken.pid, left.pid)
+        assert again.facts.result(60).gpu == machine.gpu.name
+    finally:
+        again.close()
+
+
+def test_a_process_that_stands_by_ends_with_who_began_it():
+    began = "from beamsearch.executor import lane_client as c; c.stand_by('')"
+    script = f"{began}; print(c._standing_by[''][0].pid)"
+    pid = int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout)
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{pid}").exists()
