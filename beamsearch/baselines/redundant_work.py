@@ -77,10 +77,12 @@ def gives_away(problem: Problem, device: int | None, usage: Usage | None = None)
 
     Where it cannot be examined, the record says why; a floor stands without it.
     """
-    spec = json.dumps(problem_message(problem), sort_keys=True)
+    message = problem_message(problem)
+    spec = json.dumps(message, sort_keys=True)
+    what = json.dumps(message | {"path": "", "name": ""}, sort_keys=True)  # wherever it lies
     place, uuid = ("cpu", None) if device is None else (f"cuda:{device}", devices()[device].uuid)
     command = ["beamsearch.baselines.redundant_work", spec, place]
-    path = cache_folder() / "giveaways" / f"{digest_of(device is None, spec)}.json"
+    path = cache_folder() / "giveaways" / f"{digest_of(device is None, what)}.json"
     try:
         return cached(
             path, GivesAway, lambda: answer_of(command, GivesAway, TIMEOUT_S, uuid, usage=usage)

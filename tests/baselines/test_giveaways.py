@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from beamsearch.baselines.redundant_work import Draw, examine
+from beamsearch.baselines import redundant_work
+from beamsearch.baselines.redundant_work import Draw, examine, gives_away
+from beamsearch.problem.problem import read_problem
 from kernel_profiling.profile import GivesAway
+from tests import ROOT
 
 
 def examined(reference: Callable[..., torch.Tensor], *shapes: tuple[int, ...]) -> GivesAway:
@@ -70,3 +76,23 @@ def test_values_that_the_problem_itself_fixes() -> None:
 def test_a_result_without_gradients_says_nothing_of_its_inputs() -> None:
     found = examined(lambda x: x.argmax(dim=1), (8, 16))
     assert found.unused == {}
+
+
+def test_a_problem_is_examined_once_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    examined = redundant_work.answer_of
+
+    def answer_of(*given: Any, **more: Any) -> GivesAway:
+        asked.append(given)
+        return examined(*given, **more)
+
+    monkeypatch.setattr(redundant_work, "answer_of", answer_of)
+    here = read_problem(ROOT / "tests" / "scaling" / "problem.py")
+    shutil.copy(here.path, tmp_path / "problem.py")
+    there = read_problem(tmp_path / "problem.py")
+    assert gives_away(here, None) == gives_away(there, None)
+    assert len(asked) == 1
+    gives_away(there.with_dtype("float16"), None)
+    assert len(asked) == 2

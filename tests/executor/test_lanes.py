@@ -249,9 +249,7 @@ def test_the_folder_of_a_run_is_hidden_from_the_candidates_of_its_lanes(tmp_path
     assert ForkServers(tmp_path / "lane", interpreter=False)._hidden == [str(tmp_path / "lane")]
 
 
-def test_a_process_that_stands_by_becomes_the_lane_and_a_dead_one_is_passed_over(
-    problem, tmp_path
-):
+def test_a_process_that_stands_by_becomes_the_lane_and_a_dead_one_is_passed_over(problem, tmp_path):
     machine = modelled()
     lane_client.stand_by("")
     lane_client.stand_by("")
