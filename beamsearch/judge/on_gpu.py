@@ -178,7 +178,7 @@ class MeasuringJudge:
             if codes.setdefault(code, name) == name:
                 forms[name] = found[name]
             else:
-                failed[name] = f"compiles to the same code as {codes[code]}"
+                failed[name] = f"compiles to the same code as `{codes[code]}`"
         failed |= more
         with self._holding("tuning"):
             true = self._true_sets()
