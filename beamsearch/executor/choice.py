@@ -56,10 +56,7 @@ def open_executor(
             strict_nan=strict_nan,
             usage=usage,
         )
-    shared = ""
-    if cluster is None:
-        scratch.mkdir(parents=True, exist_ok=True)
-        shared = tempfile.mkdtemp(dir=scratch, prefix="shared-")  # for this user alone
+    shared = _shared(scratch) if cluster is None else ""
     specs = [
         LaneSpec.of(
             problem,
@@ -85,6 +82,12 @@ def open_executor(
         tell=tell,
         at_end=cluster.close if cluster is not None else lambda: None,
     )
+
+
+def _shared(scratch: Path) -> str:
+    """A new folder, for this user alone."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    return tempfile.mkdtemp(dir=scratch, prefix="shared-")
 
 
 def on_cluster(

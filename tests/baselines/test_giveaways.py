@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,9 +88,12 @@ def test_a_problem_is_examined_once_wherever_it_lies(
         return examined(*given, **more)
 
     monkeypatch.setattr(redundant_work, "answer_of", answer_of)
-    here = read_problem(ROOT / "tests" / "scaling" / "problem.py")
-    shutil.copy(here.path, tmp_path / "problem.py")
-    there = read_problem(tmp_path / "problem.py")
+    source = (ROOT / "tests" / "scaling" / "problem.py").read_text()
+    places = [tmp_path / name / "problem.py" for name in ("here", "there")]
+    for place in places:
+        place.parent.mkdir()
+        place.write_text(f"{source}\n# {tmp_path}\n")
+    here, there = map(read_problem, places)
     assert gives_away(here, None) == gives_away(there, None)
     assert len(asked) == 1
     gives_away(there.with_dtype("float16"), None)
