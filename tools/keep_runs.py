@@ -4,7 +4,8 @@
 or not, into one archive: without the problem, the prompts (which quote it) and what is made anew.
 A suite's suite.json may stand among the runs, for `suite --report`.
 `python -m tools.keep_runs FILE --restore FOLDER --problems DIR` lays the runs out again, each
-beside the problem of its name from DIR (a checkout of KernelBench); `resume` goes on with them.
+beside the problem of its name from DIR (a checkout of KernelBench, or `problems`); `resume` goes on
+with them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def restore(archive: Path, folder: Path, problems: Path) -> list[Path]:
             record = members.extractfile(str(path))
             assert record is not None
             problem = json.load(record)["problem"]
-            file = next(problems.rglob(f"{problem}.py"), None)
+            named = (f"{problem}.py", f"{problem}/problem.py")
+            file = next((f for name in named for f in problems.rglob(name)), None)
             if file is None:
                 raise FileNotFoundError(f"no {problem}.py under {problems}")
             found[path.parent.name] = file

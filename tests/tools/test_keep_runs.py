@@ -4,6 +4,7 @@ import tarfile
 
 import pytest
 
+from tests import ROOT
 from tools.keep_runs import keep, restore
 
 FILES = {
@@ -41,3 +42,13 @@ def test_what_is_kept_goes_on_beside_the_problem_that_it_names(tmp_path):
     (again,) = restore(archive, tmp_path / "again", tmp_path / "bench")
     assert (again / "problem.py").read_text() == "theirs"
     assert (again / ".secret_seed").read_text() == "7"
+
+
+def test_a_problem_may_stand_in_a_folder_of_its_name(tmp_path):
+    run = tmp_path / "mine"
+    run.mkdir()
+    (run / "run.json").write_text('{"problem": "softmax"}')
+    keep(tmp_path / "kept.tar.xz", [run])
+    (there,) = restore(tmp_path / "kept.tar.xz", tmp_path / "again", ROOT / "problems")
+    problem = ROOT / "problems" / "softmax" / "problem.py"
+    assert (there / "problem.py").read_text() == problem.read_text()
