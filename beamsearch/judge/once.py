@@ -4,6 +4,7 @@ import fcntl
 import pickle
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,9 +42,12 @@ class OncePerMachine:
         kept = self._folder / key
         with (self._folder / f"{key}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, also by a kill
-            if not kept.exists():
+            if kept.exists():
+                result: T = pickle.loads(kept.read_bytes())
+                return result
+            result = make()
+            with suppress(OSError):  # a full disk: then the others work it out too
                 draft = self._folder / f"{key}.draft"
-                draft.write_bytes(pickle.dumps(make()))
+                draft.write_bytes(pickle.dumps(result))
                 draft.replace(kept)
-            result: T = pickle.loads(kept.read_bytes())
             return result
