@@ -66,6 +66,7 @@ def looked_at(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Rows of the table: with the works of the form that was measured, without the source."""
     from beamsearch.gpu.machine import modelled
     from beamsearch.gpu.usage import Usage
+    from beamsearch.judge.capture.ahead import Means
     from beamsearch.judge.rejection import Log, Rejected
     from beamsearch.judge.sandbox.processes import ForkServers
     from beamsearch.judge.without_gpu import ModellingJudge
@@ -89,7 +90,7 @@ def looked_at(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 slots=1,
                 strict_nan=False,
                 usage=Usage(),
-                capturing={"cores": os.cpu_count() or 1},
+                means=Means(cores=os.cpu_count() or 1),
             )
             least = least_work(problem).least_bytes
             for row in (row for row in rows if (row["of"], row["dtype"]) == (name, dtype)):

@@ -26,14 +26,16 @@ CLOSE_S = 10.0
 _WATCH_S = 0.2
 
 
-_standing_by: dict[str, list[subprocess.Popen[str]]] = {}
-"""By GPU: processes that import what a lane needs, and will be told what they are to be."""
+_standing_by: dict[str, subprocess.Popen[str]] = {}
+"""By GPU: a process that imports what a lane needs, and will be told what it is to be."""
 
 
 def stand_by(gpu_uuid: str) -> None:
-    """Begin the process of a lane that will be wanted on this GPU. One that nobody takes ends with
-    this process."""
-    _standing_by.setdefault(gpu_uuid, []).append(_started(gpu_uuid, subprocess.DEVNULL))
+    """Begin the process of a lane that will be wanted on this GPU, where none waits. One that
+    nobody takes ends with this process."""
+    there = _standing_by.get(gpu_uuid)
+    if there is None or there.poll() is not None:
+        _standing_by[gpu_uuid] = _started(gpu_uuid, subprocess.DEVNULL)
 
 
 class LaneProcess:
@@ -160,11 +162,10 @@ class LaneProcess:
 
 
 def _taken(gpu_uuid: str, log: Path) -> subprocess.Popen[str]:
-    """A process that stands by for this GPU, else a new one."""
-    while there := _standing_by.get(gpu_uuid):
-        process = there.pop()
-        if process.poll() is None:
-            return process
+    """The process that stands by for this GPU, else a new one."""
+    there = _standing_by.pop(gpu_uuid, None)
+    if there is not None and there.poll() is None:
+        return there
     with log.open("ab") as file:  # what it says before it knows its log
         return _started(gpu_uuid, file)
 

@@ -63,6 +63,7 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
     log = os.open(Path(spec.scratch) / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    os.close(log)
     usage = Usage()
     line = Line(answers, usage)
     threading.Thread(target=_beat, args=(line,), daemon=True).start()

@@ -14,7 +14,7 @@ from beamsearch.baselines.inductor.capture import compile_reference
 from beamsearch.errors import BeamsearchError, UsageError
 from beamsearch.executor.executor import timed_again
 from beamsearch.gpu.usage import Usage
-from beamsearch.judge.capture.ahead import Apart
+from beamsearch.judge.capture.ahead import Apart, Means
 from beamsearch.judge.once import OncePerMachine
 from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.judge.sandbox.processes import ForkServers, ServerLost
@@ -85,7 +85,7 @@ class LocalExecutor:
             cores = cores * 3 // 4  # the runner must not wait for one
         common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
         common |= {"usage": self.usage, "strict_nan": strict_nan}
-        common["capturing"] = {"cores": max(1, cores // shared_by), "apart": apart, "once": once}
+        common["means"] = Means(max(1, cores // shared_by), apart, once)
         if machine.device is None:
             slots = interpreter_processes
             modelling = ModellingJudge(problem, machine.gpu, slots=slots, **common)

@@ -90,7 +90,7 @@ def capture(told: str, source: str) -> tuple[Captured, str]:
 def _begun(spec: CaptureSpec) -> tuple[Any, ...]:
     from beamsearch.gpu.usage import Usage
     from beamsearch.judge.arguments import meta_arguments
-    from beamsearch.judge.capture.ahead import Captures
+    from beamsearch.judge.capture.ahead import Captures, Means
     from beamsearch.judge.sandbox.processes import ForkServers
     from beamsearch.judge.verification.decide import shapes_for
 
@@ -100,6 +100,6 @@ def _begun(spec: CaptureSpec) -> tuple[Any, ...]:
     servers.start()
     meta = meta_arguments(problem)
     # As the lane's judge does: at other shapes too where it has a GPU to run them on.
-    begun = partial(Captures, servers, spec.gpu, meta, Usage(), lane.seed, cores=1)
+    begun = partial(Captures, servers, spec.gpu, meta, Usage(), lane.seed, means=Means(1))
     captures = begun() if lane.gpu_uuid is None else begun(partial(shapes_for, problem))
     return captures, servers, folder, remover

@@ -12,7 +12,7 @@ from beamsearch.errors import KernelError, ProblemError
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage, Work
 from beamsearch.judge.arguments import ALWAYS_DRAWN, Layout, meta_arguments, order_for
-from beamsearch.judge.capture.ahead import Captures
+from beamsearch.judge.capture.ahead import Captures, Means
 from beamsearch.judge.capture.forms import Captured, Form, configurations, none_of
 from beamsearch.judge.nvidia_tools.under_tools import Profilers, check_memory
 from beamsearch.judge.rejection import (
@@ -66,8 +66,8 @@ meets, and others that follow from its source. A thorough judgement takes one of
 class MeasuringJudge:
     """Judges, times and profiles kernels on one GPU; thread-safe.
 
-    Reference, oracle and input memory are this process's, on the same GPU; the runner maps inputs.
-    `capturing`: what else `Captures` takes. Raises ProblemError where the problem does not fit.
+    This process holds reference, oracle and input memory on the same GPU; the runner maps the
+    inputs. Raises ProblemError where the problem does not fit on the GPU.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class MeasuringJudge:
         usage: Usage,
         use_ncu: bool,
         strict_nan: bool,
-        capturing: Mapping[str, Any],
+        means: Means,
     ) -> None:
         torch.cuda.set_device(device)
         check_fits(problem, torch.cuda.mem_get_info(device)[0])
@@ -101,7 +101,7 @@ class MeasuringJudge:
         self._true = InputSets(problem, SharedMemory(f"cuda:{device}"), seed)
         shapes = partial(shapes_for, problem)
         meta = meta_arguments(problem)
-        self._captures = Captures(servers, gpu, meta, usage, seed, shapes, **capturing)
+        self._captures = Captures(servers, gpu, meta, usage, seed, shapes, means=means)
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"

@@ -1,12 +1,13 @@
 """What several threads, or several processes, need and one works out."""
 
-import fcntl
 import pickle
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
+
+from beamsearch.records.file_lock import in_turn
 
 T = TypeVar("T")
 
@@ -40,8 +41,7 @@ class OncePerMachine:
     def get(self, key: str, make: Callable[[], T]) -> T:
         """As `OncePerKey.get`; a key is a file's name."""
         kept = self._folder / key
-        with (self._folder / f"{key}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, also by a kill
+        with in_turn(self._folder / f"{key}.lock"):
             if kept.exists():
                 result: T = pickle.loads(kept.read_bytes())
                 return result

@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any
 
 from beamsearch.errors import KernelError
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.capture.ahead import Captures
+from beamsearch.judge.capture.ahead import Captures, Means
 from beamsearch.judge.capture.forms import Captured, configurations
 from beamsearch.judge.once import OncePerKey
 from beamsearch.judge.rejection import (
@@ -76,10 +75,9 @@ class ModellingJudge:
         slots: int,
         strict_nan: bool,
         usage: Usage,
-        capturing: Mapping[str, Any],
+        means: Means,
     ) -> None:
-        """`slots`: candidates that are verified at once. `capturing`: what else `Captures`
-        takes."""
+        """`slots`: candidates that are verified at once."""
         self._problem = problem
         self._gpu = gpu
         self._servers = servers
@@ -88,7 +86,7 @@ class ModellingJudge:
         self._usage = usage
         self._slots = threading.BoundedSemaphore(slots)
         self._arguments = meta_arguments(problem)
-        self._captures = Captures(servers, gpu, self._arguments, usage, seed, **capturing)
+        self._captures = Captures(servers, gpu, self._arguments, usage, seed, means=means)
         self._sets = InputSets(problem, SharedMemory("cpu"), seed)
         self._profiles: dict[str, Profile] = {}
         """Source -> what a correct kernel's judgement found."""

@@ -47,7 +47,7 @@ def read_ahead(trace: Trace, candidates: Sequence[Candidate]) -> None:
     for candidate in candidates:
         if candidate.kernel_file is not None:
             highlighted(trace.kernel_source(candidate))
-    plots.can_plot()
+    plots.can_plot()  # imports matplotlib
 
 
 def leave_report(trace: Trace) -> None:

@@ -53,14 +53,6 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def in_turn(file: Path) -> Iterator[None]:
-    """Waits until no other process is in a block of the same file."""
-    with file.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
 def stop_on_signal(
     stop: StopToken, stopping: Callable[[bool], None] = lambda at_once: None
 ) -> Iterator[None]:

@@ -78,7 +78,9 @@ def _part(gpu: str) -> Gpu:
 
 def begin_lanes(device: int | None, gpus: str | None) -> None:
     """Begin to import what lanes of their own will need, before this process has imported what the
-    run needs. Raises UsageError as `find_place`."""
+    run needs; nothing where GPU 0 is all that is asked for. Raises UsageError as `find_place`."""
+    if gpus is None and not device:
+        return
     machines = find_machines(device, gpus)
     if len(machines) > 1 or machines[0].device not in (None, 0):
         for machine in machines:

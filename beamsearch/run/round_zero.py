@@ -50,6 +50,8 @@ class FirstRound:
     machine: Machine
     stop: StopToken
     """Set when the user stops the run."""
+    spare_lane: bool
+    """Whether one lane may profile the first kernel while another judges it."""
 
     def find_kernel(self, card: ProblemCard, proposer: Proposer, mailbox: Mailbox | None) -> str:
         """The source of a first kernel, where none came with the problem: the fastest of those that
@@ -163,7 +165,7 @@ class FirstRound:
 
     def _profile_beside(self, given: Subject) -> Beside[Profile] | None:
         """The profile of the only first kernel, which another lane may take while it is judged."""
-        if len(first_candidates(self.trace)) > 1 or not self.executor.measures:
+        if not self.spare_lane or len(first_candidates(self.trace)) > 1:
             return None
         job = ProfileJob(subject=given)
         path = self.trace.profile(INPUT)

@@ -261,6 +261,7 @@ class _Run:
             observer=self.observer,
             machine=self.machine,
             stop=self.stop,
+            spare_lane=executor.measures and len(self.place.machines) > 1,
         )
         self.progress.note(card.notes())
         source = self.source or first.find_kernel(card, proposer, mailbox)

@@ -12,11 +12,11 @@ from beamsearch.problem.kernel import fingerprint, read_kernel
 from beamsearch.proposer.playbook.playbook import AUTHOR as PLAYBOOK
 from beamsearch.proposer.prompts.outcomes import HINT_CHARACTERS, lines_of
 from beamsearch.records.candidate import PERSON
+from beamsearch.records.file_lock import in_turn
 from beamsearch.records.packed import written_run
 from beamsearch.records.proposal import Proposal
 from beamsearch.records.steering import Hint, Steering
 from beamsearch.records.trace import Trace, write_record
-from beamsearch.run.lock import in_turn
 from kernel_profiling.syntax import parse
 
 HINTS_CHARACTERS = 3 * HINT_CHARACTERS

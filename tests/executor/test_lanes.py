@@ -252,8 +252,9 @@ def test_the_folder_of_a_run_is_hidden_from_the_candidates_of_its_lanes(tmp_path
 def test_a_process_that_stands_by_becomes_the_lane_and_a_dead_one_is_passed_over(problem, tmp_path):
     machine = modelled()
     lane_client.stand_by("")
+    taken = lane_client._standing_by[""]
     lane_client.stand_by("")
-    taken, left = reversed(lane_client._standing_by[""])
+    assert lane_client._standing_by[""] is taken, "one waits already"
     lane = LaneProcess(LaneSpec.of(problem, machine, tmp_path, name="a", seed=1, gpu_uuid=None))
     try:
         assert lane.process is taken
@@ -261,6 +262,8 @@ def test_a_process_that_stands_by_becomes_the_lane_and_a_dead_one_is_passed_over
         assert (tmp_path / LOG).is_file()
     finally:
         lane.close()
+    lane_client.stand_by("")
+    left = lane_client._standing_by[""]
     left.kill()
     left.wait()
     again = LaneProcess(LaneSpec.of(problem, machine, tmp_path, name="b", seed=1, gpu_uuid=None))
@@ -273,7 +276,7 @@ def test_a_process_that_stands_by_becomes_the_lane_and_a_dead_one_is_passed_over
 
 def test_a_process_that_stands_by_ends_with_who_began_it():
     began = "from beamsearch.executor import lane_client as c; c.stand_by('')"
-    script = f"{began}; print(c._standing_by[''][0].pid)"
+    script = f"{began}; print(c._standing_by[''].pid)"
     pid = int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout)
     deadline = time.monotonic() + 30
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:

@@ -16,7 +16,7 @@ from beamsearch.executor.ray_captures import CaptureSpec, RayCaptures
 from beamsearch.gpu.machine import modelled
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.capture.ahead import Captures
+from beamsearch.judge.capture.ahead import Captures, Means
 from beamsearch.judge.capture.forms import moved
 from beamsearch.judge.rejection import Log, Rejected
 from beamsearch.judge.sandbox.processes import ForkServers
@@ -64,7 +64,7 @@ def test_what_is_captured_elsewhere_is_not_captured_here(tmp_path, answers):
     asked = []
     gpu, servers = modelled().gpu, ForkServers(tmp_path, interpreter=False)
     meta = meta_arguments(read_problem(PROBLEM))
-    here = Captures(servers, gpu, meta, Usage(), 1, cores=1)
+    here = Captures(servers, gpu, meta, Usage(), 1, means=Means(1))
     captured, _ = here.captured(SOURCE, tmp_path, Log())
 
     path = write_source(tmp_path, SOURCE)
@@ -74,7 +74,7 @@ def test_what_is_captured_elsewhere_is_not_captured_here(tmp_path, answers):
         there = "/elsewhere/kernel.py"
         return (moved(captured, path, there), there) if answers else None
 
-    there = Captures(servers, gpu, meta, Usage(), 1, cores=1, apart=apart)
+    there = Captures(servers, gpu, meta, Usage(), 1, means=Means(1, apart=apart))
     if answers:
         servers.close()  # nothing can be captured here any more
     try:
@@ -115,7 +115,7 @@ def local(tmp_path):
     servers = ForkServers(tmp_path / "here", interpreter=False)
     (tmp_path / "here").mkdir()
     meta = meta_arguments(read_problem(PROBLEM))
-    made = Captures(servers, modelled().gpu, meta, Usage(), 3, cores=1)
+    made = Captures(servers, modelled().gpu, meta, Usage(), 3, means=Means(1))
 
     def captured(source):
         return made.captured(source, tmp_path / "here", Log())

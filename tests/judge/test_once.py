@@ -60,6 +60,12 @@ def test_a_failure_is_raised_and_tried_again(tmp_path):
     assert once.get("key", lambda: 2) == 1
 
 
+def test_what_cannot_be_kept_is_worked_out_by_each(tmp_path):
+    (tmp_path / "key.draft").mkdir()  # nothing can be written there
+    once = OncePerMachine(tmp_path)
+    assert [once.get("key", lambda n=n: n) for n in (1, 2)] == [1, 2]
+
+
 def test_threads_of_one_process_wait_for_each_other_too(tmp_path):
     made = []
 

@@ -195,6 +195,32 @@ def test_a_replay_follows_the_recorded_plan_and_its_tuned_forms(live, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_replayed_patch_is_of_the_kernel_that_it_was_written_for(live, tmp_path):
+    # Given a recording in which a worker patched a kernel that the replay does not have yet
+    shutil.copytree(live[0], tmp_path / "recorded")
+    recorded, now = Trace(tmp_path / "recorded"), Trace(tmp_path / "again")
+    path = recorded.round(1) / "plan.json"
+    plan = json.loads(path.read_text())
+    plan["assignments"][0]["parent"] = "r1-w1-v0"
+    path.write_text(json.dumps(plan))
+    before = (recorded.worker(1, 1) / "r1-w1-v0.py").read_text()
+    first = (recorded.folder / "input_kernel.py").read_text()
+    line = next(text for text in before.splitlines() if text.strip() and text not in first)
+    patch = f"<<<<<<< SEARCH\n{line}\n=======\n{line}  # patched\n>>>>>>> REPLACE\n"
+    (recorded.worker(1, 0) / "opt_reply.txt").write_text(f"Patched\n```python\n{patch}```\n")
+
+    # When it is replayed
+    beamsearch("replay", recorded.folder, "--output", now.folder)
+
+    # Then the worker has another parent, and its kernel is the patched one
+    (made,) = (c for c in now.round_record(1).candidates if c.name == "r1-w0-v0")
+    assert (
+        json.loads((now.round(1) / "plan.json").read_text())["assignments"][0]["parent"] == "r0-s0"
+    )
+    assert now.kernel_source(made) == before.replace(line, f"{line}  # patched")
+
+
+@pytest.mark.slow
 def test_a_packed_run_is_replayed_as_the_whole_one_and_a_replay_goes_on(live, tmp_path):
     # Given a run with a price list of its own, packed
     shutil.copytree(live[0], tmp_path / "whole")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -76,6 +77,18 @@ class Answer(Record):
         return [chosen, *others][:MOST_FORMS]
 
 
+@dataclass(frozen=True)
+class Means:
+    """What kernels are captured with."""
+
+    cores: int
+    """How many are used."""
+    apart: Apart | None = None
+    """What captures a source on another machine."""
+    once: OncePerMachine | None = None
+    """What lanes of this machine share."""
+
+
 class Captures:
     """Captures and compiles each source once. Thread-safe."""
 
@@ -88,26 +101,22 @@ class Captures:
         seed: int,
         shapes: Callable[[int], Sequence[tuple[str, Problem]]] = lambda block: [],
         *,
-        cores: int,
-        apart: Apart | None = None,
-        once: OncePerMachine | None = None,
+        means: Means,
     ) -> None:
         """`arguments` of the call at the true shapes. `shapes`: the largest block of a kernel ->
-        other shapes that it is captured at, with their names. `cores`: how many are used. `apart`:
-        what captures a source on another machine. `once`: what lanes of this machine share."""
+        other shapes that it is captured at, with their names."""
         self._servers = servers
         self._gpu = gpu.model_dump(mode="json")
         self._arguments = arguments
         self._shapes = shapes
         self._usage = usage
         self._seed = seed
-        self._apart = apart
-        self._shared = once
+        self._apart, self._shared = means.apart, means.once
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
-        self._pool = ThreadPoolExecutor(cores)
-        self._capturing_now = threading.Semaphore(max(2, cores // AT_ONCE))
-        self._compilers = ThreadPoolExecutor(cores)
+        self._pool = ThreadPoolExecutor(means.cores)
+        self._capturing_now = threading.Semaphore(max(2, means.cores // AT_ONCE))
+        self._compilers = ThreadPoolExecutor(means.cores)
 
     def prepare(self, subjects: Sequence[Subject], scratch: Path) -> None:
         """Start on kernels that will be judged. Returns at once."""

@@ -9,7 +9,7 @@ import pytest
 
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.capture.ahead import Captures
+from beamsearch.judge.capture.ahead import Captures, Means
 from beamsearch.judge.capture.forms import Captured
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, write_source
@@ -42,7 +42,7 @@ def capture(servers: ForkServers, scale_problem: Problem) -> Iterator[Capture]:
         if problem.path not in opened:
             arguments = meta_arguments(problem)
             opened[problem.path] = Captures(
-                servers, find_gpu("h200"), arguments, Usage(), 7, cores=1
+                servers, find_gpu("h200"), arguments, Usage(), 7, means=Means(1)
             )
         path = write_source(servers._scratch, source)
         return opened[problem.path].begin(path, source_key(source)).result()

@@ -3,7 +3,7 @@
 from beamsearch.gpu.machine import modelled
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.capture.ahead import Captures
+from beamsearch.judge.capture.ahead import Captures, Means
 from beamsearch.judge.once import OncePerMachine
 from beamsearch.judge.rejection import Log
 from beamsearch.judge.sandbox.processes import ForkServers
@@ -20,7 +20,7 @@ def test_a_lane_that_can_capture_nothing_has_what_another_captured(tmp_path):
     found = []
     for name in ("one", "other"):
         servers = ForkServers(tmp_path / name, interpreter=False)
-        lane = Captures(servers, gpu, meta, Usage(), 1, cores=1, once=once)
+        lane = Captures(servers, gpu, meta, Usage(), 1, means=Means(1, once=once))
         if found:
             servers.close()
         try:

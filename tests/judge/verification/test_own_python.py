@@ -5,7 +5,7 @@ import torch
 
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
-from beamsearch.judge.capture.ahead import Captures
+from beamsearch.judge.capture.ahead import Captures, Means
 from beamsearch.judge.rejection import Log, Rejected
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import ForkServers
@@ -20,7 +20,7 @@ from tests.judge.conftest import SCALE_KERNEL
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_cannot_be_had_is_a_reason(scale_problem, tmp_path):
     gpu, servers = find_gpu("h200"), ForkServers(tmp_path, interpreter=False)
-    captures = Captures(servers, gpu, meta_arguments(scale_problem), Usage(), 1, cores=1)
+    captures = Captures(servers, gpu, meta_arguments(scale_problem), Usage(), 1, means=Means(1))
     try:
         captured, _ = captures.captured(SCALE_KERNEL, tmp_path, Log())
         (inputs,) = InputSets(scale_problem, SharedMemory("cpu"), seed=1).draw(1)
