@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -60,7 +59,6 @@ MEASURED_BY: dict[str, tuple[str, str]] = {
 }
 """Finding -> what shows it of the longest launch, a counter or a field of its own, and the unit
 behind its value."""
-_NUMBERS = re.compile(r"([\d.,]+)\D.*, now ([\d.,]+)\D*")
 LEAST_CONFLICTS = 0.1
 """Of the passes through shared memory, the share of conflicts from which they are told."""
 LEAST_BUSY = 10.0
@@ -149,34 +147,45 @@ def bank_conflicts(launch: Launch, other: Launch | None) -> str:
 def finding_measured(kind: str, before: Profile | None, after: Profile | None) -> str:
     """`12% of an SM's warps, now 30%`: what shows a finding, in two kernels; empty where nothing
     does, or a profile lacks it."""
-    if before is None or after is None:
-        return ""
-    if kind == FindingKind.MANY_LAUNCHES:
-        return f"{len(before.launches)} launches, now {len(after.launches)}"
-    if kind == FindingKind.EXCESS_ARITHMETIC and (flops := _matrix_flops(before, after)):
-        return f"{flops[0] / 1e9:,.0f} GFLOP in the matrix units, now {flops[1] / 1e9:,.0f}"
-    if kind == FindingKind.EXCESS_TRAFFIC:
+    if kind == FindingKind.EXCESS_TRAFFIC and before is not None and after is not None:
         return "; ".join(told for told in changed(before, after) if " moves " in told) or "the same"
-    return _measured_in_launch(kind, largest(before), largest(after))
+    measured = _measured(kind, before, after)
+    if measured is None:
+        return ""
+    percent = "%" if measured.unit.startswith("%") else ""
+    return f"{measured.was}{measured.unit}, now {measured.now}{percent}"
 
 
-def is_unchanged(measured: str) -> bool:
-    """Whether what `finding_measured` told is the same number twice."""
-    numbers = _NUMBERS.fullmatch(measured)
-    return numbers is not None and numbers[1] == numbers[2]
+def is_unchanged(kind: str, before: Profile | None, after: Profile | None) -> bool:
+    """Whether `finding_measured` tells the same number twice."""
+    measured = _measured(kind, before, after)
+    return measured is not None and measured.was == measured.now
 
 
-def _measured_in_launch(kind: str, one: Launch | None, other: Launch | None) -> str:
+class _Measured(NamedTuple):
+    """A number in two kernels, as it is told, and the unit behind it."""
+
+    was: str
+    now: str
+    unit: str
+
+
+def _measured(kind: str, before: Profile | None, after: Profile | None) -> _Measured | None:
+    if before is None or after is None:
+        return None
+    if kind == FindingKind.MANY_LAUNCHES:
+        return _Measured(f"{len(before.launches)}", f"{len(after.launches)}", " launches")
+    if kind == FindingKind.EXCESS_ARITHMETIC and (flops := _matrix_flops(before, after)):
+        was, now = (f"{each / 1e9:,.0f}" for each in flops)
+        return _Measured(was, now, " GFLOP in the matrix units")
     name, unit = MEASURED_BY.get(kind, ("", ""))
     known = [
         launch.metrics.get(name, getattr(launch, name, None)) if name and launch else None
-        for launch in (one, other)
+        for launch in (largest(before), largest(after))
     ]
-    if known[0] is None or known[1] is None:
-        return ""
     scale = 100 if name.startswith(("idle_", "integer_")) else 1
-    was, now = (_short(value * scale, unit) for value in known if value is not None)
-    return f"{was}{unit}, now {now}{'%' if unit.startswith('%') else ''}"
+    told = [_short(value * scale, unit) for value in known if value is not None]
+    return _Measured(told[0], told[1], unit) if len(told) == 2 else None
 
 
 def _matrix_flops(*profiles: Profile) -> list[float]:

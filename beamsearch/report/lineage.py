@@ -84,9 +84,9 @@ def only_in(
     told = []
     for finding in some:
         if finding.kind not in known and finding.gain_bound >= CLEAR:
-            measured = finding_measured(finding.kind, before, after)
-            if is_unchanged(measured):
+            if is_unchanged(finding.kind, before, after):
                 continue  # what else limits the kernel changed, and with it the bound
+            measured = finding_measured(finding.kind, before, after)
             bound = f"up to {finding.gain_bound:.2f}x"
             told.append(f"{finding.title} ({bound}{f'; {measured}' if measured else ''})")
     return told

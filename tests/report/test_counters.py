@@ -158,10 +158,14 @@ def test_a_finding_is_told_by_its_measure_in_both_kernels(kind, told):
 
 
 def test_a_measure_says_whether_it_changed():
-    for told in ("12% of an SM's warps, now 12%", "0 bytes spilled, now 0", "1.6 times, now 1.6"):
-        assert is_unchanged(told)
-    for told in ("12% of an SM's warps, now 30%", "3 launches, now 2", "not profiled", "the same"):
-        assert not is_unchanged(told)
+    one = profile(dram=2e9, achieved_occupancy=12.1)
+    near, other = profile(achieved_occupancy=12.2), profile(achieved_occupancy=30.0)
+    assert is_unchanged(FindingKind.OCCUPANCY, one, near), "12% in both"
+    assert not is_unchanged(FindingKind.OCCUPANCY, one, other)
+    assert is_unchanged(FindingKind.SPILLS, one, other)
+    for kind in (FindingKind.EXCESS_TRAFFIC, FindingKind.ATOMICS, "another package's"):
+        assert not is_unchanged(kind, one, one), "nothing that is told twice"
+    assert not is_unchanged(FindingKind.OCCUPANCY, one, None)
     before, after = profile(matrix_flops=1.455e12), profile(matrix_flops=1.288e12)
     told = "1,455 GFLOP in the matrix units, now 1,288"
     assert finding_measured(FindingKind.EXCESS_ARITHMETIC, before, after) == told
