@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from beamsearch.gpu.machine import Machine, find_machines
@@ -39,26 +40,37 @@ class Places:
         """Runs at once, at most."""
         return len(self.all) * self.runs_each
 
+    def in_use(self, going: Iterable[tuple[Sequence[Place], bool]]) -> Counter[Place]:
+        """Of every GPU in use, how many runs have it as their first; 0 where some have it as
+        another. Of each run, what it has, and whether it is to be alone there."""
+        runs: Counter[Place] = Counter()
+        for (first, *others), alone in going:
+            if alone:
+                runs.update(dict.fromkeys((first, *others), self.runs_each))
+            else:
+                runs.update({first: 1} | dict.fromkeys(others, 0))
+        return runs
+
     def for_next(
         self, kind: str | None, runs: Mapping[Place, int], waiting: int, *, alone: bool
     ) -> tuple[Place, ...]:
         """The GPUs for a run, all of one kind (`kind`, where it was begun on one); none where it
-        has to wait. `runs`: how many each has. `waiting`: problems that have not begun, this one
-        too. `alone`: with no other on its GPU.
+        has to wait. `runs`: as `in_use` gives them. `waiting`: problems that have not begun, this
+        one too. `alone`: with no other on its GPU.
 
         Where there are more idle GPUs than problems, it gets an equal part of them. The last
         problems, of which there are as many as GPUs, get a second one each that others use too:
-        whichever has less to do then does more of what is left.
+        whichever has less to do then does more of what is left. It is in nobody's way there.
         """
         fitting = [place for place in self.all if kind in (None, place.kind)] or list(self.all)
-        idle = [place for place in fitting if not runs.get(place)]
+        idle = [place for place in fitting if place not in runs]
         if idle:
             kinds = [place.kind for place in idle]
             most = max(kinds, key=kinds.count)
             alike = [place for place in idle if place.kind == most]
             return tuple(alike[: max(1, len(idle) // max(1, waiting))])
-        least, *others = sorted(fitting, key=lambda place: runs.get(place, 0))
-        if alone or runs.get(least, 0) >= self.runs_each:
+        least, *others = sorted(fitting, key=lambda place: runs[place])
+        if alone or runs[least] >= self.runs_each:
             return ()
         alike = [place for place in others if place.kind == least.kind]
         return (least, *alike[:1]) if waiting <= len(fitting) else (least,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -202,10 +201,8 @@ class _Runs:
 
     def _places(self, number: int, waiting: int) -> tuple[Place, ...]:
         """Where a problem's run may begin now; nowhere where it has to wait."""
-        runs: Counter[Place] = Counter()
-        for other, going in self.going.items():
-            full = self.places.runs_each if other in self.alone else 1
-            runs.update(dict.fromkeys(going.places, full))
+        going = ((run.places, other in self.alone) for other, run in self.going.items())
+        runs = self.places.in_use(going)
         trace = Trace(self.folder / self.suite.entries[number].name)
         kind = trace.run_record().environment.gpu if trace.run_file.is_file() else None
         return self.places.for_next(kind, runs, waiting, alone=number in self.alone)

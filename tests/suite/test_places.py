@@ -41,6 +41,24 @@ def test_the_last_problems_have_a_second_gpu_that_others_use_too():
     assert numbers(Places(MIXED, 2).for_next("A100", busy, waiting=1, alone=False)) == [1, 2]
 
 
+def test_all_begin_for_whom_there_is_room_though_the_last_have_a_second_gpu():
+    places, dealt = Places(FOUR[:2], 3), []
+    for waiting in range(6, 0, -1):
+        runs = places.in_use((given, False) for given in dealt)
+        dealt.append(places.for_next(None, runs, waiting, alone=False))
+    assert [numbers(given) for given in dealt] == [[0], [1], [0], [1], [0, 1], [1, 0]]
+    full = places.in_use((given, False) for given in dealt)
+    assert places.for_next(None, full, waiting=1, alone=False) == ()
+
+
+def test_a_gpu_that_is_anothers_second_is_not_idle_and_one_alone_fills_all_of_its_own():
+    places = Places(FOUR[:2], 2)
+    assert places.in_use([(FOUR[:2], False)]) == {FOUR[0]: 1, FOUR[1]: 0}
+    assert places.for_next(None, places.in_use([(FOUR[:2], False)]), 1, alone=True) == ()
+    alone = places.in_use([(FOUR[:2], True)])
+    assert places.for_next(None, alone, waiting=9, alone=False) == ()
+
+
 def test_what_failed_beside_another_waits_for_a_gpu_of_its_own():
     places = Places(FOUR[:1], 2)
     assert places.for_next(None, {FOUR[0]: 1}, waiting=1, alone=True) == ()
