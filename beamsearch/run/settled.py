@@ -98,12 +98,14 @@ def look_ahead(
     *,
     leaves: bool,
 ) -> None:
-    """Profile the parents of the next round while the model is asked; after the last round, look
-    closer at the winner. Where the run `leaves` the GPU, wait for all that a round's end does on
-    one."""
+    """Profile the round's best and the parents of the next while the model is asked; after the last
+    round, look closer at the winner. Where the run `leaves` the GPU, wait for all that a round's
+    end does on one."""
     standing, best = now.standing, now.standing.running_best
-    if leaves and standing.best is not None:
-        shared.profile(standing.best)
+    if standing.best is not None:
+        begin_profiles(shared, [standing.best])
+        if leaves:
+            shared.profile(standing.best)
     time = ranked_time(shared.trace, now.by_name.values(), best)
     if len(done) >= limits.rounds or limits.is_near(distance_to_floor(time, shared.floor)):
         if shared.executor.measures:

@@ -106,9 +106,9 @@ def test_the_last_look_is_taken_while_the_gpu_is_at_hand(
 ):
     win = candidate(Outcome.CORRECT).with_values(measurement=measured(time_ms, "a"))
     standing = Standing(win, True, win, [win.name], {}, [win.name])
-    seen, profiled = [], []
+    seen, profiled, begun = [], [], []
     monkeypatch.setattr(settle, "next_parents", lambda *_: [win])
-    monkeypatch.setattr(settle, "begin_profiles", lambda *_: None)
+    monkeypatch.setattr(settle, "begin_profiles", lambda _, asked: begun.extend(asked))
     monkeypatch.setattr(settle, "look_closer", lambda _, done, best, __: seen.append(best))
     shared = SimpleNamespace(
         executor=RemoteExecutor("NVIDIA H200"),
@@ -122,7 +122,8 @@ def test_the_last_look_is_taken_while_the_gpu_is_at_hand(
     settle.look_ahead(shared, None, done, now, limits, StopToken(), leaves=leaves)
     assert seen == [win] * looked
     # The round's best, without which no round is closed, and who comes next
-    assert profiled == [win] * (leaves * (1 + (not looked)))
+    assert begun == [win] * (1 + (not looked))
+    assert profiled == begun * leaves
 
 
 def test_a_look_that_was_taken_is_not_taken_again(tmp_path):
