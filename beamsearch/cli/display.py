@@ -71,8 +71,10 @@ def yardsticks(record: RunRecord) -> list[str]:
     times = {name: getattr(baselines, name) for name in BASELINES}
     told = [f"{called(name)} {time}" for name, time in times.items() if time is not None]
     if told:
-        again = ", kept from an earlier visit and scaled" if baselines.rescaled_from else ""
-        lines.append(f"baselines: {', '.join(told)}{again}")
+        # Ratios are of one visit, whose times may be others than the rounds' are.
+        beside = f"; beside them the input kernel {baselines.anchor}" if baselines.anchor else ""
+        again = "; kept from an earlier visit and scaled" if baselines.rescaled_from else ""
+        lines.append(f"baselines: {', '.join(told)}{beside}{again}")
     lines += [f"no {called(name)}: {why}" for name, why in absent(baselines).items()]
     return lines
 

@@ -148,11 +148,13 @@ def test_baselines_measured_meanwhile_are_told_before_a_run_waits():
     assert "baselines" not in stream.getvalue()
 
     # When it ends to wait, then they are told, once
-    now = known.with_values(baselines=Baselines(eager=measured(6.0, "a")), status="waiting")
+    baselines = Baselines(eager=measured(6.0, "a"), anchor=measured(3.0, "a"))
+    now = known.with_values(baselines=baselines, status="waiting")
     display.run_stopped(now)
     display.run_stopped(now)
     lines = stream.getvalue().splitlines()
-    assert [x for x in lines if x.startswith("baselines: ")] == ["baselines: eager 6 ms"]
+    (told,) = [x for x in lines if x.startswith("baselines: ")]
+    assert told == "baselines: eager 6 ms; beside them the input kernel 3 ms"
     assert len([x for x in lines if x.startswith("floor ")]) == 1
 
 
