@@ -34,10 +34,13 @@ class Places:
     all: tuple[Place, ...] = (Place(),)
     runs_each: int = 1
     """Runs at once on each."""
+    last_too: bool = False
+    """Whether the last problems, of which there are as many as GPUs, begin as one more on each: each
+    begun when another ends, they would have the end of a suite to themselves."""
 
     @property
     def at_once(self) -> int:
-        """Runs at once, at most."""
+        """Runs at once, those aside that are the last."""
         return len(self.all) * self.runs_each
 
     def in_use(self, going: Iterable[tuple[Sequence[Place], bool]]) -> Counter[Place]:
@@ -70,10 +73,11 @@ class Places:
             alike = [place for place in idle if place.kind == most]
             return tuple(alike[: max(1, len(idle) // max(1, waiting))])
         least, *others = sorted(fitting, key=lambda place: runs[place])
-        if alone or runs[least] >= self.runs_each:
+        is_last = waiting <= len(fitting)
+        if alone or runs[least] >= self.runs_each + (is_last and self.last_too):
             return ()
         alike = [place for place in others if place.kind == least.kind]
-        return (least, *alike[:1]) if waiting <= len(fitting) else (least,)
+        return (least, *alike[:1]) if is_last else (least,)
 
 
 def find_places(settings: Settings, at_once: int | None) -> tuple[Places, Machine]:
@@ -86,8 +90,9 @@ def find_places(settings: Settings, at_once: int | None) -> tuple[Places, Machin
     if asked is None:
         return Places(runs_each=at_once or 1), machines[0]
     places = tuple(Place(m.uuid or "", m.name, m.device) for m in machines)
-    each = RUNS_A_GPU if at_once is None else -(-at_once // len(places))
-    return Places(places, each), machines[0]
+    if at_once is None:
+        return Places(places, RUNS_A_GPU, last_too=True), machines[0]
+    return Places(places, -(-at_once // len(places))), machines[0]
 
 
 def _on_cluster(settings: Settings, at_once: int | None) -> tuple[Places, Machine]:

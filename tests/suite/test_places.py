@@ -51,6 +51,16 @@ def test_all_begin_for_whom_there_is_room_though_the_last_have_a_second_gpu():
     assert places.for_next(None, full, waiting=1, alone=False) == ()
 
 
+def test_the_last_as_many_as_gpus_wait_for_nobodys_end():
+    places, full = Places(FOUR[:2], 2, last_too=True), dict.fromkeys(FOUR[:2], 2)
+    assert places.for_next(None, full, waiting=3, alone=False) == ()
+    assert numbers(places.for_next(None, full, waiting=2, alone=False)) == [0, 1]
+    assert numbers(places.for_next(None, full | {FOUR[0]: 3}, waiting=1, alone=False)) == [1, 0]
+    assert places.for_next(None, dict.fromkeys(FOUR[:2], 3), waiting=1, alone=False) == ()
+    # One that takes too much memory beside others waits all the same
+    assert places.for_next(None, full, waiting=1, alone=True) == ()
+
+
 def test_a_gpu_that_is_anothers_second_is_not_idle_and_one_alone_fills_all_of_its_own():
     places = Places(FOUR[:2], 2)
     assert places.in_use([(FOUR[:2], False)]) == {FOUR[0]: 1, FOUR[1]: 0}
