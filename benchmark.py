@@ -2,6 +2,6 @@
 
 import sys
 
-from beamsearch.cli.app import main
+from beamsearch.__main__ import start
 
-main(["benchmark", *sys.argv[1:]])
+start(["benchmark", *sys.argv[1:]])

@@ -1,5 +1,41 @@
-"""`python -m beamsearch`."""
+"""`python -m beamsearch`, and what it says to a Python that lacks what it needs."""
 
-from beamsearch.cli.app import main
+from __future__ import annotations
 
-main()
+import sys
+from typing import NoReturn
+
+OLDEST = (3, 11)
+"""The first Python that it runs on."""
+OWN = ("beamsearch", "kernel_profiling")
+
+
+def start(arguments: list[str] | None = None) -> NoReturn:
+    """Run a command line (default: this process's) and end the process with its exit code."""
+    if sys.version_info < OLDEST:
+        _refuse(
+            "this is Python {}.{}; beamsearch needs {}.{} or later".format(
+                *sys.version_info[:2], *OLDEST
+            )
+        )
+    try:
+        from beamsearch.cli.app import main
+
+        main(arguments)
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        if missing in OWN:
+            raise
+        _refuse(f"{missing} is not installed for {sys.executable}")
+
+
+def _refuse(why: str) -> NoReturn:
+    sys.stderr.write(
+        f"error: {why}; use the Python that beamsearch is installed for, such as .venv/bin/python, "
+        "or install it: python3 -m venv .venv && .venv/bin/pip install -e .\n"
+    )
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    start()

@@ -35,8 +35,8 @@ class Places:
     runs_each: int = 1
     """Runs at once on each."""
     last_too: bool = False
-    """Whether the last problems, of which there are as many as GPUs, begin as one more on each: each
-    begun when another ends, they would have the end of a suite to themselves."""
+    """Whether the last problems, as many as GPUs, begin as one more on each: begun when others end,
+    they would have the end of a suite to themselves."""
 
     @property
     def at_once(self) -> int:

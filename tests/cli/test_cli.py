@@ -8,6 +8,7 @@ import time
 import pytest
 
 from beamsearch import __version__
+from tests import ROOT
 
 VERBS = ("run", "resume", "problems", "verify", "profile", "show", "benchmark", "doctor")
 HEAVY = ("torch", "triton", "openai", "rich", "numpy", "jinja2", "beamsearch.records")
@@ -36,6 +37,18 @@ def test_help_imports_nothing_heavy(verb):
     assert done.returncode == 0, done.stderr
     assert "Usage: beamsearch" in done.stdout
     assert done.stdout.rstrip().endswith("HEAVY []")
+
+
+@pytest.mark.parametrize("command", [["-m", "beamsearch", "problems"], ["benchmark.py", "43"]])
+def test_a_python_without_what_it_needs_is_told_which_one_has_it(command):
+    # `-S`: without installed packages
+    done = subprocess.run(
+        [sys.executable, "-S", *command], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2 and done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: typer is not installed for {sys.executable}; ")
+    assert "pip install -e ." in line
 
 
 def test_help_answers_at_once():
