@@ -49,7 +49,8 @@ class Places:
         runs: Counter[Place] = Counter()
         for (first, *others), alone in going:
             if alone:
-                runs.update(dict.fromkeys((first, *others), self.runs_each))
+                full = self.runs_each + self.last_too
+                runs.update(dict.fromkeys((first, *others), full))
             else:
                 runs.update({first: 1} | dict.fromkeys(others, 0))
         return runs
