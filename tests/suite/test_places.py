@@ -65,9 +65,9 @@ def test_a_gpu_that_is_anothers_second_is_not_idle_and_one_alone_fills_all_of_it
     places = Places(FOUR[:2], 2)
     assert places.in_use([(FOUR[:2], False)]) == {FOUR[0]: 1, FOUR[1]: 0}
     assert places.for_next(None, places.in_use([(FOUR[:2], False)]), 1, alone=True) == ()
-    for places in (places, Places(FOUR[:2], 2, last_too=True)):
-        alone = places.in_use([(FOUR[:2], True)])
-        assert places.for_next(None, alone, waiting=1, alone=False) == ()
+    for other in (places, Places(FOUR[:2], 2, last_too=True)):
+        alone = other.in_use([(FOUR[:2], True)])
+        assert other.for_next(None, alone, waiting=1, alone=False) == ()
 
 
 def test_what_failed_beside_another_waits_for_a_gpu_of_its_own():
