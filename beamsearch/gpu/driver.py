@@ -1,4 +1,5 @@
-"""CUDA's driver where torch does not reach: memory that another user's process can map.
+"""CUDA's driver where torch does not reach: memory that another user's process can map, and its
+start without a context.
 
 Source: the CUDA driver API, "Virtual Memory Management". An allocation is exported as a file
 descriptor, which goes over a Unix socket to any process, whoever it belongs to.
@@ -6,6 +7,7 @@ descriptor, which goes over a Unix socket to any process, whoever it belongs to.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +33,14 @@ def checked(answer: tuple[Any, ...]) -> Any:
         kind = OutOfMemory if status == cuda.CUresult.CUDA_ERROR_OUT_OF_MEMORY else DriverError
         raise kind(f"CUDA error: {words} ({int(status)})")
     return values[0] if len(values) == 1 else values
+
+
+def start_driver() -> None:
+    """Start the driver in this process ahead of its first use of a GPU: it takes time, but no GPU
+    and no memory of one. Not where the process will fork, which CUDA does not outlive. Nothing
+    where there is no driver."""
+    with suppress(RuntimeError):
+        cuda.cuInit(0)
 
 
 class Mapping:

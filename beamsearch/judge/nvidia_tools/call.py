@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from beamsearch.gpu.driver import start_driver
 from beamsearch.judge.arguments import storages_of
 from beamsearch.judge.runner.launching import Loader
 from beamsearch.judge.runner.program import PlanProgram
@@ -52,7 +53,9 @@ def main(arguments: list[str]) -> None:
 
 
 def asked(ready: Path, go: Path) -> str:
-    """Say that all is imported, and wait for the GPU; the line that came with it, if any came."""
+    """Say that all is imported and the driver started, and wait for the GPU; the line that came
+    with it, if any came."""
+    start_driver()
     pipe = os.open(go, os.O_RDONLY | os.O_NONBLOCK)  # opening waits for nobody, reading does
     os.set_blocking(pipe, True)
     ready.touch()

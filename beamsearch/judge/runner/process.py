@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from beamsearch.gpu.driver import start_driver
 from beamsearch.gpu.stopwatch import Stopwatch
 from beamsearch.judge.runner.graphs import NoGraph, Run, captured
 from beamsearch.judge.runner.kernel_times import kernel_times
@@ -40,6 +41,7 @@ Program = PlanProgram | ReferenceProgram
 def serve(link: socket.socket) -> None:
     """Answer requests until the other end hangs up. After a CUDA error the process is of no use."""
     threading.Thread(target=_end_with, args=(link,), daemon=True).start()
+    start_driver()  # it stands by, mostly
     Runner().serve(link)
 
 
