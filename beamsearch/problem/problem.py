@@ -137,15 +137,21 @@ def _full_name(name: str) -> str:
     )
 
 
-def read_problem(path: Path) -> Problem:
-    """The problem in a file, or in a configuration of one (`func_forward.py:2`). Raises
-    ProblemError where it does not load."""
+def source_of_problem(path: Path) -> str:
+    """The text of the problem in a file, or in a configuration of one (`func_forward.py:2`), in
+    KernelBench's format; nothing of it is executed. Raises ProblemError."""
     name, number = split_number(path.name)
     task = path.with_name(name)
     try:
-        source = as_kernelbench(task, number) if is_functional(task) else path.read_text()
+        return as_kernelbench(task, number) if is_functional(task) else path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemError(f"cannot read the problem {path}: {error}") from error
+
+
+def read_problem(path: Path) -> Problem:
+    """The problem in a file, or in a configuration of one. Raises ProblemError where it does not
+    load."""
+    source = source_of_problem(path)
     problem = Problem(name=name_of(path), path=path.resolve(), source=source, dtype="float32")
     module = load_module(problem)
     missing = [item for item in REQUIRED if not hasattr(module, item)]

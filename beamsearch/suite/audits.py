@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from beamsearch.baselines.cache import digest_of, read_cached, write_cached
+from beamsearch.errors import ProblemError
 from beamsearch.paths import cache_folder
-from beamsearch.problem.problem import name_of
+from beamsearch.problem.problem import name_of, source_of_problem
 from beamsearch.records.audit import Audit, Fault
 from beamsearch.suite.processes import forking, start
 from kernel_profiling.errors import one_line
@@ -66,14 +67,18 @@ def audits(
 
 
 def flaws_of(problem: Path, gpu: Gpu, scale: float | None = None) -> list[Fault]:
-    """What a quick audit finds; nothing where it takes too long, or the problem cannot be run,
-    which the run says by itself.
+    """What a quick audit finds; nothing where it takes too long, or the problem cannot be read or
+    run, which the run says by itself.
 
     What it found is kept, and found again where neither the file nor what audits it changed; of
     what a file imports only the file's own text counts.
     """
+    try:
+        source = source_of_problem(problem)
+    except ProblemError:
+        return []
     own = (path.read_text() for path in sorted(Path(__file__).parent.glob("*.py")))
-    facts = problem.read_text(), gpu.key, scale, version("torch"), *own
+    facts = source, gpu.key, scale, version("torch"), *own
     path = cache_folder() / "audits" / f"{digest_of(*facts)}.json"
     kept = read_cached(path, Audit)
     if kept is None:

@@ -23,6 +23,7 @@ from beamsearch.suite.one_run import PRELOADED, Outcome, Task, run_apart
 from beamsearch.suite.places import Place, Places, find_places, in_turn
 from beamsearch.suite.problems import unique_names
 from beamsearch.suite.processes import forking
+from kernel_profiling.errors import one_line
 
 if TYPE_CHECKING:
     from beamsearch.run.observer import Observer
@@ -184,12 +185,21 @@ class _Runs:
         self.going: dict[int, _Going] = {}
         self.alone: set[int] = set()
         """Problems that failed beside another run on their GPU, to be tried with it their own."""
-        self.ends: SimpleQueue[tuple[int, Outcome | BaseException]] = SimpleQueue()
+        self.ends: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
 
     def go(self) -> None:
         """All that are not finished: whoever had least so far first, else in their order."""
         write_record(self.folder / RECORD, self.suite)
         waiting = [n for n, entry in enumerate(self.suite.entries) if entry.state != "finished"]
+        try:
+            self._go_through(waiting)
+        except Exception:  # such as a full disk: no run goes on that nobody watches
+            self.stop.set()
+            while self.going:
+                self.going.pop(self.ends.get()[0])
+            raise
+
+    def _go_through(self, waiting: list[int]) -> None:
         while self.going or (waiting and not self.stop.is_set()):
             for number in in_turn(waiting, self.used):
                 places = self._places(number, len(waiting))
@@ -240,8 +250,6 @@ class _Runs:
             number, outcome = self.ends.get(timeout=WAIT_S)
         except Empty:
             return []
-        if isinstance(outcome, BaseException):
-            raise outcome
         going, entry = self.going.pop(number), self.suite.entries[number]
         seconds = round(entry.seconds + time.monotonic() - going.begun, 3)
         state, reason = outcome
@@ -261,9 +269,10 @@ class _Runs:
         self, number: int, entry: Entry, settings: Settings, places: tuple[Place, ...]
     ) -> None:
         try:
-            self.ends.put((number, self._run(entry, settings, places)))
-        except BaseException as error:  # noqa: BLE001 - raised where the ends are waited for
-            self.ends.put((number, error))
+            outcome = self._run(entry, settings, places)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other problems go on
+            outcome = "failed", f"{type(error).__name__}: {one_line(str(error))}"
+        self.ends.put((number, outcome))
 
     def _run(self, entry: Entry, settings: Settings, places: tuple[Place, ...]) -> Outcome:
         own, log = self.folder / entry.name, self.folder / LOGS / f"{entry.name}.log"

@@ -2,10 +2,13 @@
 
 import pytest
 
+from beamsearch.problem.problem import find_problem
 from beamsearch.suite import audits as all_audits
 from beamsearch.suite.audit import audit
 from beamsearch.suite.audits import audits, flaws_of
 from kernel_profiling.gpus import find_gpu
+from tests.problem.test_functional import CONFIGURATIONS, SOURCE
+from tests.problem.test_functional import write as write_task
 from tests.suite.problems import write
 
 H200 = find_gpu("h200")
@@ -106,3 +109,16 @@ def test_what_a_quick_audit_found_is_kept_until_the_file_changes(tmp_path, monke
     write(tmp_path, "x * 2", "raise ValueError('no such model')")
     assert flaws_of(path, H200) == flaws_of(path, H200) == []
     assert len(examined) == 5  # what could not be run is tried again
+
+
+def test_a_configuration_is_audited_by_its_own_numbers_and_what_cannot_be_read_by_the_run(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    told = CONFIGURATIONS | {"multi_shared_configs": [{"features": 64}]}
+    task = write_task(tmp_path / "norm", told, SOURCE.replace("* weight", "* weight * 1e-3"))
+    second = find_problem(f"{task}:2").path
+    assert "tiny outputs" in {fault.flaw for fault in flaws_of(second, H200)}
+    latin = tmp_path / "latin.py"
+    latin.write_bytes(b"# \xe9\n" + write(tmp_path, "x * 2").read_bytes())
+    assert flaws_of(latin, H200) == flaws_of(tmp_path / "gone.py", H200) == []

@@ -14,8 +14,10 @@ from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import ProblemError
 from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
+from beamsearch.suite import runs
 from beamsearch.suite.one_run import Task, run_apart
 from beamsearch.suite.problems import files_of, unique_names
+from beamsearch.suite.runs import run_suite
 from tests import PYTHONPATH
 from tests.commands import beamsearch
 from tests.llm.runs import PROBLEM
@@ -120,6 +122,60 @@ def test_a_problem_that_ends_its_process_is_a_reason(tmp_path):
     task = Task(problem, Settings(), tmp_path / "run", log, PlainDisplay)
     outcome = run_apart(task, StopToken())
     assert outcome == ("failed", "its process ended with exit code 7: the last")
+
+
+class Nobody:
+    """Watches a suite, and may fail at it as a full disk would."""
+
+    def __init__(self, *fails):
+        self.fails = fails
+
+    def begins(self, *_):
+        pass
+
+    def ended(self, number, *_):
+        if number in self.fails:
+            raise OSError("no space is left")
+
+
+def of_two(folder, watcher):
+    paths = [folder / name / "problem.py" for name in ("broken", "doubling")]
+    settings = Settings(llm="playbook")
+    (folder / "suite").mkdir()
+    return run_suite(
+        folder / "suite", paths, settings, watcher=watcher, observer=PlainDisplay, at_once=2
+    )
+
+
+def test_a_fault_with_one_problem_is_a_row_of_its_own(folder, monkeypatch):
+    def flaws(path, _):
+        if path.parent.name == "broken":
+            raise OSError("no such disk")
+        return []
+
+    monkeypatch.setattr(runs, "flaws_of", flaws)
+    monkeypatch.setattr(runs, "run_apart", lambda *_: ("finished", None))
+    one, other = of_two(folder, Nobody()).entries
+    assert (one.state, one.reason) == ("failed", "OSError: no such disk")
+    assert other.state == "finished"
+
+
+def test_no_run_goes_on_where_its_suite_cannot(folder, monkeypatch):
+    stopped = []
+
+    def apart(task, stop):
+        if task.problem.parent.name == "doubling":
+            until = time.monotonic() + 60
+            while not stop.is_set() and time.monotonic() < until:
+                time.sleep(0.01)
+            stopped.append(stop.is_set())
+        return "finished", None
+
+    monkeypatch.setattr(runs, "flaws_of", lambda *_: [])
+    monkeypatch.setattr(runs, "run_apart", apart)
+    with pytest.raises(OSError, match="no space"):
+        of_two(folder, Nobody(1))
+    assert stopped == [True]
 
 
 def test_a_list_names_problems_as_a_command_line_does(folder, monkeypatch):
