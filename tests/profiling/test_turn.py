@@ -1,5 +1,6 @@
 """A command that waits for its turn on the GPU, and whoever gives it."""
 
+import os
 import subprocess
 import sys
 import time
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from beamsearch.judge.nvidia_tools import under_tools
 from beamsearch.judge.nvidia_tools.under_tools import STANDING_BY, Profilers
 from kernel_profiling.ncu.run import Begun, Turn
+from tests import PYTHONPATH
 from tests.profiling.test_ncu import REPORT, is_gone, stand_in
 
 COMMAND = """
@@ -28,13 +31,17 @@ class Gpu:
     """Notes when it was held."""
 
     def __init__(self):
-        self.held_at = None
+        self.held_at = self.was_over = None
+        self.left = lambda: None
 
     @contextmanager
     def hold(self):
         self.held_at = time.monotonic()
         time.sleep(0.2)
-        yield
+        try:
+            yield
+        finally:
+            self.was_over = self.left()
 
 
 def start(turn, *more):
@@ -74,6 +81,62 @@ def test_a_command_that_nobody_waits_for_any_more_ends_by_itself(turn, gpu):
             time.sleep(0.01)
     with process:
         assert process.stdout.read().startswith("nobody")
+
+
+STUCK = (
+    COMMAND
+    + """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+Path(sys.argv[3]).touch()
+time.sleep(60)
+"""
+)
+
+
+def test_one_that_never_ends_has_ended_before_the_gpu_is_free(tmp_path, turn, gpu):
+    command = [sys.executable, "-c", STUCK, str(turn.ready), str(turn.go), str(tmp_path / "stuck")]
+    with turn.pipe() as pipe:
+        process = subprocess.Popen(command, start_new_session=True)
+        gpu.left = lambda: process.poll() is not None
+        with pytest.raises(subprocess.TimeoutExpired):
+            turn.wait(process, pipe, 3)
+    assert (tmp_path / "stuck").exists() and gpu.was_over is True
+
+
+PROFILES = """
+import os, sys, threading, time
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from beamsearch.judge.nvidia_tools import under_tools
+folder, how = Path(sys.argv[1]), sys.argv[2]
+under_tools.write_call = lambda *_: None
+under_tools.CALL = "tests.profiling.stuck_call"
+profilers = under_tools.Profilers(None, 0, folder / "scratch", nullcontext)
+form = SimpleNamespace(plan=SimpleNamespace(kernels=[]))
+(folder / "kernel.py").touch()
+work = lambda: profilers.profile(str(folder / "kernel.py"), form, False)
+threading.Thread(target=work, daemon=True).start()
+while not (folder / "call.json").exists():
+    time.sleep(0.01)
+if how == "close":
+    profilers.close()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("how", ["close", "die"])
+def test_a_profile_under_way_ends_with_whoever_wanted_it(tmp_path, how):
+    ncu = stand_in(tmp_path / "bin", 'exec "$@"')
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH, "PATH": f"{ncu.parent}:/bin:/usr/bin"}
+    command = [sys.executable, "-c", PROFILES, str(tmp_path), how]
+    subprocess.run(command, env=environment, timeout=60, check=True)
+    process = Path(f"/proc/{(tmp_path / 'call.json').read_text()}/stat")
+    until = time.monotonic() + (0 if how == "close" else 10)
+    while not is_gone(process) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert is_gone(process)
 
 
 def test_one_that_is_never_ready_is_given_up(turn, gpu):
@@ -135,3 +198,26 @@ def test_profilers_stand_by_again_where_a_run_was_killed(tmp_path, gpu, monkeypa
         assert running == [] and len(pids.read_text().split()) == STANDING_BY
         pids.unlink()
     assert gpu.held_at is None
+
+
+def test_the_sanitizer_watches_the_call_that_it_is_told_of(tmp_path, monkeypatch):
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(
+        "#!/bin/sh\nwhile [ $1 != --log-file ]; do shift; done\nlog=$2; shift 2\n"
+        '"$@"\necho "========= ERROR SUMMARY: 0 errors" > $log\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(under_tools, "write_call", lambda spec, *_: spec.touch())
+    monkeypatch.setattr(under_tools, "CALL", "tests.profiling.stuck_call")
+    monkeypatch.setattr(under_tools, "SANITIZE_S", 4.0)
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
+    monkeypatch.setattr(under_tools, "scrubbed_environment", lambda: dict(os.environ))
+    told = under_tools.run_sanitizer(program, None, None, 0, tmp_path / "it")
+    assert told == "no end within 4 s"
+    process = Path(f"/proc/{(tmp_path / 'it/call.json').read_text()}/stat")
+    assert is_gone(process)
+
+    monkeypatch.setattr(under_tools, "CALL", "tests.profiling.short_call")
+    told = under_tools.run_sanitizer(program, None, None, 0, tmp_path / "it")
+    assert told == "========= ERROR SUMMARY: 0 errors\n"
+    assert (tmp_path / "it/call.json").read_text() == "called"

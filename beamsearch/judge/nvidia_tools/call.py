@@ -3,8 +3,9 @@
 `python -m beamsearch.judge.nvidia_tools.call READY GO` makes it.
 
 What Nsight Compute profiles and compute-sanitizer watches: the plan that was verified and timed, on
-the problem's own inputs from a public seed, every buffer an allocation of its own. With `READY GO`
-in place of the file, it stands by until that is named (see `kernel_profiling.ncu.run.Turn`).
+the problem's own inputs from a public seed, every buffer an allocation of its own. It stands by
+until the file that tells what to call is named (see `kernel_profiling.ncu.run.Turn`), and ends with
+whoever started it.
 """
 
 import json
@@ -14,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-from beamsearch.gpu.driver import start_driver
 from beamsearch.judge.arguments import storages_of
 from beamsearch.judge.runner.launching import Loader
 from beamsearch.judge.runner.program import PlanProgram
 from beamsearch.judge.runner.reference import read_problem_message
+from beamsearch.judge.sandbox.lifeline import end_with
 from beamsearch.problem.instance import instantiate
 from beamsearch.records.plan import Binary, Plan
 
@@ -28,7 +29,7 @@ WARMUPS = 2
 
 def main(arguments: list[str]) -> None:
     """Wait for the GPU, build, bind, warm up, and call once with the profiler on."""
-    spec_file = arguments[0] if len(arguments) == 1 else asked(*map(Path, arguments))
+    spec_file = asked(*map(Path, arguments))
     if not spec_file:
         return  # whoever might have asked is gone
     spec = json.loads(Path(spec_file).read_text())
@@ -53,14 +54,14 @@ def main(arguments: list[str]) -> None:
 
 
 def asked(ready: Path, go: Path) -> str:
-    """Say that all is imported and the driver started, and wait for the GPU; the line that came
-    with it, if any came."""
-    start_driver()
+    """Say that all is imported, and wait for the GPU; the line that came with it, if any came."""
     pipe = os.open(go, os.O_RDONLY | os.O_NONBLOCK)  # opening waits for nobody, reading does
     os.set_blocking(pipe, True)
     ready.touch()
-    with os.fdopen(pipe) as lines:
-        return lines.readline().strip()
+    line = os.fdopen(pipe, closefd=False).readline().strip()
+    if line:
+        end_with(pipe)
+    return line
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from beamsearch.judge.arguments import derive_seed
@@ -33,6 +33,8 @@ CALL = "beamsearch.judge.nvidia_tools.call"
 STANDING_BY = 2
 """Processes with everything imported that wait for a kernel to profile: as many as the parents of a
 round's beam, whose profiles are wanted at once. They use no GPU."""
+CLOSE_S = 5.0
+"""Seconds in which whoever waits for a profile has heard that it was ended."""
 SANITIZE_S = 180.0
 """Seconds for one call and its compilation, which take ten where nothing is large."""
 SHOWN = 20
@@ -72,15 +74,17 @@ class Profilers:
         self._folder = scratch / "profilers"
         self._hold = hold
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._number = itertools.count()
         self._waiting: list[Begun] = []
+        self._used: list[Begun] = []
         self._wanted = 0
 
     def profile(self, source_file: str, form: Form, full: bool) -> Profile:
         """The profile of one bound call. Raises ProfilingError."""
         spec = Path(source_file).parent / "call.json"
         write_call(spec, self._problem, form, self._device, "profile")
-        with closing(self._begin(full=True) if full else self._take()) as begun:
+        with self._under_way(self._begin(full=True) if full else self._take()) as begun:
             profile = begun.profile(
                 PROFILE_S,
                 message=str(spec),
@@ -127,13 +131,29 @@ class Profilers:
         command = [sys.executable, "-m", CALL, str(turn.ready), str(turn.go)]
         return Begun(command, cwd=folder, env=scrubbed_environment(), turn=turn, full=full)
 
-    def close(self) -> None:
-        """End the runs that stand by."""
+    @contextmanager
+    def _under_way(self, begun: Begun) -> Iterator[Begun]:
+        """One that is used, and closed at the end."""
         with self._lock:
+            self._used.append(begun)
+        try:
+            with closing(begun):
+                yield begun
+        finally:
+            with self._changed:
+                self._used.remove(begun)
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the runs that stand by, and those that are under way."""
+        with self._changed:
             self._wanted = 0
             for begun in self._waiting:
                 begun.close()
             self._waiting.clear()
+            for begun in self._used:
+                begun.end()
+            self._changed.wait_for(lambda: not self._used, CLOSE_S)
 
 
 def find_sanitizer() -> Path | None:
@@ -180,12 +200,13 @@ def run_sanitizer(program: Path, problem: Problem, form: Form, device: int, fold
     spec, report = folder / "call.json", folder / "report.txt"
     report.unlink(missing_ok=True)
     write_call(spec, problem, form, device, "sanitizer")
+    turn = Turn(folder / "ready", folder / "go", nullcontext)  # the lane is held
     command = [
         *(str(program), "--tool", "memcheck", "--report-api-errors", "no"),
         *("--print-limit", str(SHOWN), "--log-file", str(report)),
-        *(sys.executable, "-m", CALL, str(spec)),
+        *(sys.executable, "-m", CALL, str(turn.ready), str(turn.go)),
     ]
-    with (folder / "output.txt").open("wb") as output:
+    with (folder / "output.txt").open("wb") as output, turn.pipe() as pipe:
         process = subprocess.Popen(
             command,
             cwd=folder,
@@ -197,7 +218,7 @@ def run_sanitizer(program: Path, problem: Problem, form: Form, device: int, fold
             start_new_session=True,
         )
         try:
-            process.wait(SANITIZE_S)
+            turn.wait(process, pipe, SANITIZE_S, str(spec))
         except subprocess.TimeoutExpired:
             return f"no end within {SANITIZE_S:g} s"
         finally:

@@ -2,12 +2,8 @@
 judge's requests, on a socket by its file descriptor, until the judge hangs up."""
 
 import os
-import select
-import signal
 import socket
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +20,7 @@ from beamsearch.judge.runner.kernel_times import kernel_times
 from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
 from beamsearch.judge.runner.reference import COMPILES, BoundReference, reference_maker
+from beamsearch.judge.sandbox.lifeline import end_with
 from beamsearch.judge.sandbox.memory import Answer, MappingWorker, Places, give_back_if_short
 from beamsearch.judge.sandbox.protocol import decode_arguments
 from beamsearch.problem.kernel import CallArguments
@@ -40,18 +37,9 @@ Program = PlanProgram | ReferenceProgram
 
 def serve(link: socket.socket) -> None:
     """Answer requests until the other end hangs up. After a CUDA error the process is of no use."""
-    threading.Thread(target=_end_with, args=(link,), daemon=True).start()
+    end_with(link.fileno(), _END_S)
     start_driver()  # it stands by, mostly
     Runner().serve(link)
-
-
-def _end_with(link: socket.socket) -> None:
-    """End the process once the judge is gone, though a kernel may never end for which it waits."""
-    poll = select.poll()
-    poll.register(link, select.POLLRDHUP)
-    poll.poll()
-    time.sleep(_END_S)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass

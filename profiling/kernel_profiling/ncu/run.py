@@ -104,7 +104,8 @@ class Turn:
         """Exit status; nothing is held for a process that ends before it is ready. `message` is the
         line that it reads.
 
-        Raises TimeoutExpired where it is never ready, or takes that long once it has the GPU.
+        Raises TimeoutExpired where it is never ready, or takes that long once it has the GPU, which
+        is free again once the process has ended.
         """
         deadline = time.monotonic() + timeout_s
         while not self.ready.exists():
@@ -115,7 +116,11 @@ class Turn:
             time.sleep(0.01)
         with self.hold():
             os.write(pipe, f"{message}\n".encode())
-            return process.wait(timeout_s)
+            try:
+                return process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                _end_group(process)
+                raise
 
 
 class Begun:
@@ -214,6 +219,10 @@ class Begun:
             keep_report.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self._report, keep_report)
         return read_report(self._report, kernels=kernels, source=source)
+
+    def end(self) -> None:
+        """End what still runs: whoever waits for its profile hears NcuFailed."""
+        _end_group(self._process)
 
     def close(self) -> None:
         """End what still runs, and remove the folder."""
