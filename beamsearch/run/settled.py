@@ -129,8 +129,8 @@ def look_closer(
     timed = Beside(
         lambda: confirm(shared.trace, shared.executor, best, first, interrupted, quick=quick)
     )
-    if examine(shared.trace, shared.executor, best, interrupted).correct:
-        timed.result(interrupted)
+    examine(shared.trace, shared.executor, best, interrupted)
+    timed.result(interrupted)  # of one that fails the look too, or it would be begun once more
 
 
 def told_early(shared: Shared, done: list[RoundRecord], now: Settled) -> str:

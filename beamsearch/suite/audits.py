@@ -16,7 +16,7 @@ from beamsearch.errors import ProblemError
 from beamsearch.paths import cache_folder
 from beamsearch.problem.problem import name_of, source_of_problem
 from beamsearch.records.audit import Audit, Fault
-from beamsearch.suite.processes import forking, start
+from beamsearch.suite.processes import end, end_with_parent, forking, join, start
 from kernel_profiling.errors import one_line
 from kernel_profiling.gpus import Gpu
 
@@ -58,8 +58,7 @@ def audits(
                     continue
                 del running[link]
                 yield _result(link, process, path) if link in ended else _late(path, timeout_s)
-                process.kill()
-                process.join()
+                end(process)
                 link.close()
     finally:
         for process, _, _ in running.values():
@@ -95,6 +94,7 @@ def _answer(link: Connection, path: Path, gpu: Gpu, quick: bool, scale: float | 
 
     from beamsearch.suite.audit import audit
 
+    end_with_parent()
     warnings.simplefilter("ignore")  # what a file's own code warns of is its author's
     torch.set_num_threads(1)
     try:
@@ -111,7 +111,7 @@ def _result(link: Connection, process: Any, path: Path) -> Audit:
         assert isinstance(found, Audit)
         return found
     except EOFError:
-        process.join()
+        join(process)
         return _failed(path, f"its process ended with exit code {process.exitcode}", 0.0)
 
 

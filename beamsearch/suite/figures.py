@@ -199,7 +199,8 @@ def of_sources(rows: Sequence[Row]) -> list[OfSource]:
 
 def costs(rows: Sequence[Row], wins: int) -> Costs:
     """What all runs took, in all, per problem begun and per problem won."""
-    begun = sum(row.state != "waiting" for row in rows)
+    # One may have begun and wait for a larger limit.
+    begun = sum(row.state != "waiting" or row.dtype != "" for row in rows)
     known = [row.cost_usd for row in rows if row.cost_usd is not None]
     total = sum(known) if len(known) == len(rows) else None
     return Costs(

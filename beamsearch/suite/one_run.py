@@ -3,10 +3,8 @@ takes no other one with it, and no run outlives who asked for it."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +19,7 @@ from beamsearch.records.suite import State
 from beamsearch.run.lock import folder_lock
 from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
-from beamsearch.suite.processes import forking, start
+from beamsearch.suite.processes import end, end_with_parent, forking, join, start
 from kernel_profiling.errors import one_line
 
 if TYPE_CHECKING:
@@ -80,18 +78,17 @@ def run_apart(task: Task, stop: StopToken) -> Outcome:
             if stop.is_set() and not is_asked:
                 process.terminate()
                 is_asked = True
-        process.join(END_S)
+        join(process, END_S)
         outcome: Outcome = said
         return outcome
     except EOFError:
-        process.join()
+        join(process)
         if is_asked:
             return "running", "stopped"
         code = process.exitcode
         return "failed", f"its process ended with exit code {code}: {_last_line(task.log)}"
     finally:
-        process.kill()
-        process.join()
+        end(process)
         ours.close()
 
 
@@ -100,7 +97,7 @@ def _work(link: Connection, task: Task) -> None:
     os.setsid()
     if task.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(task.gpus)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     with task.log.open("a") as log:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
@@ -109,13 +106,6 @@ def _work(link: Connection, task: Task) -> None:
             log.write(f"error: {outcome[1]}\n")
     with suppress(BrokenPipeError):  # who asked was stopped meanwhile
         link.send(outcome)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _outcome(link: Connection, task: Task, log: IO[str]) -> Outcome:

@@ -38,10 +38,13 @@ class Places:
     """Whether the last problems, as many as GPUs, begin as one more on each: begun when others end,
     they would have the end of a suite to themselves."""
 
+    most: int | None = None
+    """Runs at once in all, where that was asked for."""
+
     @property
     def at_once(self) -> int:
         """Runs at once, those aside that are the last."""
-        return len(self.all) * self.runs_each
+        return self.most or len(self.all) * self.runs_each
 
     def in_use(self, going: Iterable[tuple[Sequence[Place], bool]]) -> Counter[Place]:
         """Of every GPU in use, how many runs have it as their first; 0 where some have it as
@@ -93,7 +96,7 @@ def find_places(settings: Settings, at_once: int | None) -> tuple[Places, Machin
     places = tuple(Place(m.uuid or "", m.name, m.device) for m in machines)
     if at_once is None:
         return Places(places, RUNS_A_GPU, last_too=True), machines[0]
-    return Places(places, -(-at_once // len(places))), machines[0]
+    return Places(places, -(-at_once // len(places)), most=at_once), machines[0]
 
 
 def _on_cluster(settings: Settings, at_once: int | None) -> tuple[Places, Machine]:

@@ -4,11 +4,13 @@ never hears of Ctrl-C, which is for who asked."""
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.forkserver import ensure_running
 from types import ModuleType
@@ -37,6 +39,32 @@ def start(process: ForkServerProcess) -> None:
             process.start()
         finally:
             sys.modules["__main__"] = script
+
+
+def join(process: ForkServerProcess, timeout_s: float | None = None) -> None:
+    """Wait for the end of a process. Its exit code is read once, from a pipe: whoever starts
+    another at the same moment would read it too, and one of both get none."""
+    if wait([process.sentinel], timeout_s):
+        with _ONE_AT_A_TIME:
+            process.join()
+
+
+def end(process: ForkServerProcess) -> None:
+    """End a process for certain."""
+    process.kill()
+    join(process)
+
+
+def end_with_parent() -> None:
+    """In such a process: end once whoever asked for it is gone, by a kill too. Returns at once."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

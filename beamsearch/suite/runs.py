@@ -211,6 +211,8 @@ class _Runs:
 
     def _places(self, number: int, waiting: int) -> tuple[Place, ...]:
         """Where a problem's run may begin now; nowhere where it has to wait."""
+        if len(self.going) == self.places.most:
+            return ()
         going = ((run.places, other in self.alone) for other, run in self.going.items())
         runs = self.places.in_use(going)
         trace = Trace(self.folder / self.suite.entries[number].name)

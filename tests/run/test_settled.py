@@ -1,6 +1,7 @@
 """A round is settled once its kernels are judged, before its workers have reflected."""
 
 import io
+from time import sleep
 from types import SimpleNamespace
 
 import pytest
@@ -126,15 +127,20 @@ def test_the_last_look_is_taken_while_the_gpu_is_at_hand(
     assert profiled == begun * leaves
 
 
-def test_a_look_that_was_taken_is_not_taken_again(tmp_path):
+@pytest.mark.parametrize("outcome", [Outcome.CORRECT, Outcome.WRONG])
+def test_a_look_that_was_taken_is_not_taken_again(tmp_path, outcome):
     trace, win = Trace(tmp_path), candidate(Outcome.CORRECT)
     first = win.with_values(name="r0-s0")
+    looked = candidate(outcome).verdict
     jobs = []
 
     def run(job):
-        jobs.append(type(job).__name__)
         if isinstance(job, JudgeJob):
-            return Judgement(verdict=win.verdict, measurement=measured(0.5, "a"))
+            jobs.append(type(job).__name__)
+            time = measured(0.5, "a") if looked.correct else None
+            return Judgement(verdict=looked, measurement=time)
+        sleep(0.2)  # the look is over first
+        jobs.append(type(job).__name__)
         times = {"winner": measured(0.5, "b"), "input": measured(1.0, "b")}
         return Comparison(measurements=times, failed={}, turns={})
 
@@ -148,7 +154,7 @@ def test_a_look_that_was_taken_is_not_taken_again(tmp_path):
     done = [ROUND.with_values(round=0, candidates=[first])]
     for _ in range(2):
         look_closer(shared, done, win, StopToken())
-    assert sorted(jobs) == ["CompareJob", "JudgeJob"]
+    assert jobs == ["JudgeJob", "CompareJob"]
     assert trace.confirmation_file.is_file() and trace.examination(win.name).is_file()
 
 

@@ -107,6 +107,9 @@ def test_costs_are_told_only_where_all_are_known():
     found = costs([*rows, Row(name="next", state="waiting")], wins=1)
     assert (found.cost_usd, found.per_problem_usd, found.per_win_usd) == (2.0, 0.5, 2.0)
     assert (found.tokens, found.seconds) == (40, 8)
+    # One that waits for a larger limit has begun
+    cut = ROWS[0].with_values(state="waiting", dtype="float32", cost_usd=0.5)
+    assert costs([*rows, cut], wins=1).per_problem_usd == 0.5
     assert costs(rows, wins=0).per_win_usd is None
     assert costs([FASTER.with_values(cost_usd=None)], wins=1).cost_usd is None
 

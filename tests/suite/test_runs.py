@@ -7,6 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,13 +17,17 @@ from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import ProblemError
 from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
+from beamsearch.suite import places as suite_places
 from beamsearch.suite import runs
 from beamsearch.suite.one_run import Task, run_apart
+from beamsearch.suite.places import find_places
 from beamsearch.suite.problems import files_of, unique_names
 from beamsearch.suite.runs import run_suite
+from kernel_profiling.gpus import find_gpu
 from tests import PYTHONPATH
 from tests.commands import beamsearch
 from tests.llm.runs import PROBLEM
+from tests.profiling.test_ncu import is_gone
 
 SETTINGS = ("--rounds", "1", "--workers", "1", "--variants", "1", "--llm", "playbook")
 
@@ -138,12 +145,12 @@ class Nobody:
             raise OSError("no space is left")
 
 
-def of_two(folder, watcher):
+def of_two(folder, watcher, at_once=2, **given):
     paths = [folder / name / "problem.py" for name in ("broken", "doubling")]
-    settings = Settings(llm="playbook")
+    settings = Settings(llm="playbook", **given)
     (folder / "suite").mkdir()
     return run_suite(
-        folder / "suite", paths, settings, watcher=watcher, observer=PlainDisplay, at_once=2
+        folder / "suite", paths, settings, watcher=watcher, observer=PlainDisplay, at_once=at_once
     )
 
 
@@ -158,6 +165,28 @@ def test_a_fault_with_one_problem_is_a_row_of_its_own(folder, monkeypatch):
     one, other = of_two(folder, Nobody()).entries
     assert (one.state, one.reason) == ("failed", "OSError: no such disk")
     assert other.state == "finished"
+
+
+def test_so_many_run_at_once_as_were_asked_for_however_many_gpus(folder, monkeypatch):
+    here = [
+        SimpleNamespace(uuid=f"GPU-{n}", name="H100", device=n, gpu=find_gpu("h100"))
+        for n in range(4)
+    ]
+    going, most = [], []
+
+    def apart(task, _):
+        going.append(task)
+        most.append(len(going))
+        time.sleep(0.5)
+        going.remove(task)
+        return "finished", None
+
+    monkeypatch.setattr(suite_places, "find_machines", lambda *_, **__: here)
+    monkeypatch.setattr(runs, "flaws_of", lambda *_: [])
+    monkeypatch.setattr(runs, "run_apart", apart)
+    suite = of_two(folder, Nobody(), at_once=1, gpus="all")
+    assert {entry.state for entry in suite.entries} == {"finished"} and max(most) == 1
+    assert [find_places(Settings(gpus="all"), n)[0].at_once for n in (1, 6, None)] == [1, 6, 8]
 
 
 def test_no_run_goes_on_where_its_suite_cannot(folder, monkeypatch):
@@ -176,6 +205,44 @@ def test_no_run_goes_on_where_its_suite_cannot(folder, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         of_two(folder, Nobody(1))
     assert stopped == [True]
+
+
+def test_an_exit_code_is_told_whoever_else_starts_a_process(tmp_path):
+    problem, told = tmp_path / "problem.py", []
+    problem.write_text("import os\nprint('it', flush=True)\nos._exit(7)")
+
+    def one(number):
+        task = Task(problem, Settings(), tmp_path / f"{number}", tmp_path / "log", PlainDisplay)
+        told.append(run_apart(task, StopToken())[1])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(40)))
+    assert set(told) == {"its process ended with exit code 7: it"}
+
+
+def test_an_audit_ends_with_whoever_asked_for_it(tmp_path):
+    problem = tmp_path / "problem.py"
+    problem.write_text(
+        "import os, time\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "while True: time.sleep(0.01)"
+    )
+    code = (
+        "from pathlib import Path\nfrom beamsearch.suite.audits import flaws_of\n"
+        "from kernel_profiling.gpus import find_gpu\n"
+        f"flaws_of(Path({str(problem)!r}), find_gpu('h200'))"
+    )
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH, "XDG_CACHE_HOME": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as asked:
+        until = time.monotonic() + 60
+        while not (tmp_path / "pid").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        asked.kill()
+    process = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    until = time.monotonic() + 10
+    while not is_gone(process) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert is_gone(process)
 
 
 def test_a_list_names_problems_as_a_command_line_does(folder, monkeypatch):
