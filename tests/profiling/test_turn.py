@@ -215,6 +215,9 @@ def test_the_sanitizer_watches_the_call_that_it_is_told_of(tmp_path, monkeypatch
     told = under_tools.run_sanitizer(program, None, None, 0, tmp_path / "it")
     assert told == "no end within 4 s"
     process = Path(f"/proc/{(tmp_path / 'it/call.json').read_text()}/stat")
+    until = time.monotonic() + 10  # it was killed, and has to be gone
+    while not is_gone(process) and time.monotonic() < until:
+        time.sleep(0.01)
     assert is_gone(process)
 
     monkeypatch.setattr(under_tools, "CALL", "tests.profiling.short_call")
