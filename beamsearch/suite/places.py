@@ -37,7 +37,6 @@ class Places:
     last_too: bool = False
     """Whether the last problems, as many as GPUs, begin as one more on each: begun when others end,
     they would have the end of a suite to themselves."""
-
     most: int | None = None
     """Runs at once in all, where that was asked for."""
 
@@ -59,23 +58,32 @@ class Places:
         return runs
 
     def for_next(
-        self, kind: str | None, runs: Mapping[Place, int], waiting: int, *, alone: bool
+        self,
+        kind: str | None,
+        runs: Mapping[Place, int],
+        waiting: int,
+        *,
+        alone: bool,
+        going: int = 0,
     ) -> tuple[Place, ...]:
         """The GPUs for a run, all of one kind (`kind`, where it was begun on one); none where it
         has to wait. `runs`: as `in_use` gives them. `waiting`: problems that have not begun, this
-        one too. `alone`: with no other on its GPU.
+        one too. `alone`: with no other on its GPU. `going`: runs under way.
 
-        Where there are more idle GPUs than problems, it gets an equal part of them. The last
-        problems, of which there are as many as GPUs, get a second one each that others use too:
-        whichever has less to do then does more of what is left. It is in nobody's way there.
+        Where there are more idle GPUs than problems that may begin, it gets an equal part of them.
+        The last problems, of which there are as many as GPUs, get a second one each that others use
+        too: whichever has less to do then does more of what is left. It is in nobody's way there.
         """
+        room = waiting if self.most is None else min(waiting, self.most - going)
+        if room <= 0:
+            return ()
         fitting = [place for place in self.all if kind in (None, place.kind)] or list(self.all)
         idle = [place for place in fitting if place not in runs]
         if idle:
             kinds = [place.kind for place in idle]
             most = max(kinds, key=kinds.count)
             alike = [place for place in idle if place.kind == most]
-            return tuple(alike[: max(1, len(idle) // max(1, waiting))])
+            return tuple(alike[: max(1, len(idle) // room)])
         least, *others = sorted(fitting, key=lambda place: runs[place])
         is_last = waiting <= len(fitting)
         if alone or runs[least] >= self.runs_each + (is_last and self.last_too):

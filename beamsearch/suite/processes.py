@@ -43,7 +43,7 @@ def start(process: ForkServerProcess) -> None:
 
 def join(process: ForkServerProcess, timeout_s: float | None = None) -> None:
     """Wait for the end of a process. Its exit code is read once, from a pipe: whoever starts
-    another at the same moment would read it too, and one of both get none."""
+    another at the same moment reads it too, and one of the two would find nothing there."""
     if wait([process.sentinel], timeout_s):
         with _ONE_AT_A_TIME:
             process.join()

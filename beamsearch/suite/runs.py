@@ -211,13 +211,12 @@ class _Runs:
 
     def _places(self, number: int, waiting: int) -> tuple[Place, ...]:
         """Where a problem's run may begin now; nowhere where it has to wait."""
-        if len(self.going) == self.places.most:
-            return ()
-        going = ((run.places, other in self.alone) for other, run in self.going.items())
-        runs = self.places.in_use(going)
+        given = ((run.places, other in self.alone) for other, run in self.going.items())
+        runs = self.places.in_use(given)
         trace = Trace(self.folder / self.suite.entries[number].name)
         kind = trace.run_record().environment.gpu if trace.run_file.is_file() else None
-        return self.places.for_next(kind, runs, waiting, alone=number in self.alone)
+        alone = number in self.alone
+        return self.places.for_next(kind, runs, waiting, alone=alone, going=len(self.going))
 
     def _begin(self, number: int, places: tuple[Place, ...]) -> None:
         entry = self.suite.entries[number]

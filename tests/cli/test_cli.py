@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import time
+import tomllib
 
 import pytest
 
 from beamsearch import __version__
+from beamsearch.__main__ import OLDEST, start
 from tests import ROOT
 
 VERBS = ("run", "resume", "problems", "verify", "profile", "show", "benchmark", "doctor")
@@ -49,6 +51,15 @@ def test_a_python_without_what_it_needs_is_told_which_one_has_it(command):
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: typer is not installed for {sys.executable}; ")
     assert "pip install -e ." in line
+
+
+def test_a_python_that_is_too_old_is_told_so(monkeypatch, capsys):
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert stated == ">={}.{}".format(*OLDEST)
+    monkeypatch.setattr(sys, "version_info", (3, 9, 1))
+    with pytest.raises(SystemExit, match="2"):
+        start(["problems"])
+    assert capsys.readouterr().err.startswith("error: this is Python 3.9; beamsearch needs 3.11")
 
 
 def test_help_answers_at_once():

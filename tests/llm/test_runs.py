@@ -166,15 +166,24 @@ def test_a_replay_ends_with_the_same_kernels(live, tmp_path):
     assert differences(live[0], tmp_path / "again", unlike=("llm", "who_thinks")) == []
 
 
+def planned(run, folder, worker, **otherwise):
+    """A copy of a recording in which a worker of round 1 was told something else; where its replay
+    goes; and that plan."""
+    shutil.copytree(run, folder / "recorded")
+    recorded = Trace(folder / "recorded")
+    path = recorded.round(1) / "plan.json"
+    plan = json.loads(path.read_text())
+    told = plan["assignments"][worker]
+    for name, value in otherwise.items():
+        told[name] = told[name] | value if isinstance(value, dict) else value
+    path.write_text(json.dumps(plan))
+    return recorded, Trace(folder / "again"), plan
+
+
 @pytest.mark.slow
 def test_a_replay_follows_the_recorded_plan_and_its_tuned_forms(live, tmp_path):
     # Given a recording in which a worker was sent another way, and a kernel of the other was tuned
-    shutil.copytree(live[0], tmp_path / "recorded")
-    recorded, now = Trace(tmp_path / "recorded"), Trace(tmp_path / "again")
-    path = recorded.round(1) / "plan.json"
-    plan = json.loads(path.read_text())
-    plan["assignments"][1]["direction"]["plan"] = 7
-    path.write_text(json.dumps(plan))
+    recorded, now, plan = planned(live[0], tmp_path, 1, direction={"plan": 7})
     worker = recorded.worker(1, 0)
     kernel = json.loads((worker / "r1-w0-v0.json").read_text())
     source = recorded.folder / kernel["kernel_file"]
@@ -197,12 +206,7 @@ def test_a_replay_follows_the_recorded_plan_and_its_tuned_forms(live, tmp_path):
 @pytest.mark.slow
 def test_a_replayed_patch_is_of_the_kernel_that_it_was_written_for(live, tmp_path):
     # Given a recording in which a worker patched a kernel that the replay does not have yet
-    shutil.copytree(live[0], tmp_path / "recorded")
-    recorded, now = Trace(tmp_path / "recorded"), Trace(tmp_path / "again")
-    path = recorded.round(1) / "plan.json"
-    plan = json.loads(path.read_text())
-    plan["assignments"][0]["parent"] = "r1-w1-v0"
-    path.write_text(json.dumps(plan))
+    recorded, now, _ = planned(live[0], tmp_path, 0, parent="r1-w1-v0")
     before = (recorded.worker(1, 1) / "r1-w1-v0.py").read_text()
     first = (recorded.folder / "input_kernel.py").read_text()
     line = next(text for text in before.splitlines() if text.strip() and text not in first)

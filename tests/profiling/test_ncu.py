@@ -142,6 +142,15 @@ def is_gone(stat: Path) -> bool:
         return True
 
 
+def ends(process: Path, within_s: float = 10) -> bool:
+    """Whether the process whose id a file holds is over in that time."""
+    stat = Path(f"/proc/{process.read_text()}/stat")
+    until = time.monotonic() + within_s
+    while not is_gone(stat) and time.monotonic() < until:
+        time.sleep(0.01)
+    return is_gone(stat)
+
+
 def test_finds_the_newest_where_none_is_on_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

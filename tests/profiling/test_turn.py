@@ -13,7 +13,7 @@ from beamsearch.judge.nvidia_tools import under_tools
 from beamsearch.judge.nvidia_tools.under_tools import STANDING_BY, Profilers
 from kernel_profiling.ncu.run import Begun, Turn
 from tests import PYTHONPATH
-from tests.profiling.test_ncu import REPORT, is_gone, stand_in
+from tests.profiling.test_ncu import REPORT, ends, is_gone, stand_in
 
 COMMAND = """
 import sys, time
@@ -132,11 +132,7 @@ def test_a_profile_under_way_ends_with_whoever_wanted_it(tmp_path, how):
     environment = os.environ | {"PYTHONPATH": PYTHONPATH, "PATH": f"{ncu.parent}:/bin:/usr/bin"}
     command = [sys.executable, "-c", PROFILES, str(tmp_path), how]
     subprocess.run(command, env=environment, timeout=60, check=True)
-    process = Path(f"/proc/{(tmp_path / 'call.json').read_text()}/stat")
-    until = time.monotonic() + (0 if how == "close" else 10)
-    while not is_gone(process) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert is_gone(process)
+    assert ends(tmp_path / "call.json", within_s=0 if how == "close" else 10)
 
 
 def test_one_that_is_never_ready_is_given_up(turn, gpu):
@@ -214,11 +210,7 @@ def test_the_sanitizer_watches_the_call_that_it_is_told_of(tmp_path, monkeypatch
     monkeypatch.setattr(under_tools, "scrubbed_environment", lambda: dict(os.environ))
     told = under_tools.run_sanitizer(program, None, None, 0, tmp_path / "it")
     assert told == "no end within 4 s"
-    process = Path(f"/proc/{(tmp_path / 'it/call.json').read_text()}/stat")
-    until = time.monotonic() + 10  # it was killed, and has to be gone
-    while not is_gone(process) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert is_gone(process)
+    assert ends(tmp_path / "it/call.json")
 
     monkeypatch.setattr(under_tools, "CALL", "tests.profiling.short_call")
     told = under_tools.run_sanitizer(program, None, None, 0, tmp_path / "it")

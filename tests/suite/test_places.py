@@ -61,6 +61,12 @@ def test_the_last_as_many_as_gpus_wait_for_nobodys_end():
     assert places.for_next(None, full, waiting=1, alone=True) == ()
 
 
+def test_as_many_as_asked_for_share_all_gpus():
+    places, nobody = Places(FOUR, 1, most=1), {}
+    assert numbers(places.for_next(None, nobody, waiting=9, alone=False)) == [0, 1, 2, 3]
+    assert places.for_next(None, nobody, waiting=8, alone=False, going=1) == ()
+
+
 def test_a_gpu_that_is_anothers_second_is_not_idle_and_one_alone_fills_all_of_its_own():
     places = Places(FOUR[:2], 2)
     assert places.in_use([(FOUR[:2], False)]) == {FOUR[0]: 1, FOUR[1]: 0}

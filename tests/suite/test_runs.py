@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +26,7 @@ from kernel_profiling.gpus import find_gpu
 from tests import PYTHONPATH
 from tests.commands import beamsearch
 from tests.llm.runs import PROBLEM
-from tests.profiling.test_ncu import is_gone
+from tests.profiling.test_ncu import ends
 
 SETTINGS = ("--rounds", "1", "--workers", "1", "--variants", "1", "--llm", "playbook")
 
@@ -238,11 +237,7 @@ def test_an_audit_ends_with_whoever_asked_for_it(tmp_path):
         while not (tmp_path / "pid").exists() and time.monotonic() < until:
             time.sleep(0.01)
         asked.kill()
-    process = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
-    until = time.monotonic() + 10
-    while not is_gone(process) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert is_gone(process)
+    assert ends(tmp_path / "pid")
 
 
 def test_a_list_names_problems_as_a_command_line_does(folder, monkeypatch):

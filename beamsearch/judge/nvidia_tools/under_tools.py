@@ -73,8 +73,7 @@ class Profilers:
         self._device = device
         self._folder = scratch / "profilers"
         self._hold = hold
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._lock = threading.Condition()
         self._number = itertools.count()
         self._waiting: list[Begun] = []
         self._used: list[Begun] = []
@@ -140,20 +139,20 @@ class Profilers:
             with closing(begun):
                 yield begun
         finally:
-            with self._changed:
+            with self._lock:
                 self._used.remove(begun)
-                self._changed.notify_all()
+                self._lock.notify_all()
 
     def close(self) -> None:
         """End the runs that stand by, and those that are under way."""
-        with self._changed:
+        with self._lock:
             self._wanted = 0
             for begun in self._waiting:
                 begun.close()
             self._waiting.clear()
             for begun in self._used:
                 begun.end()
-            self._changed.wait_for(lambda: not self._used, CLOSE_S)
+            self._lock.wait_for(lambda: not self._used, CLOSE_S)
 
 
 def find_sanitizer() -> Path | None:
