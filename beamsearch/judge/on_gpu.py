@@ -279,14 +279,15 @@ class MeasuringJudge:
 
     @contextmanager
     def _holding(self, work: Work) -> Iterator[None]:
-        """The lane. Memory is then as it was for the next candidate: one may have written anywhere,
-        a correct one too."""
+        """The lane. Any candidate may write anywhere, and a lane that rests must not fill GPUs."""
         with self._lane.held(work=work):
             try:
                 yield
             finally:
                 with fitting(self._too_large):
                     self._true.mend()
+                if self._visit.is_crowded:
+                    self._true.release()
 
     def _make_room(self) -> None:
         """Where half of the memory is taken, give back what input sets take beyond one: each
@@ -304,8 +305,7 @@ class MeasuringJudge:
 
     @contextmanager
     def _loaded(self, name: str, form: Form | Rejected) -> Iterator[Replay]:
-        """A form in the runner, which is started anew where a fault took it. Needs the lane. Raises
-        Rejected."""
+        """A form in a runner, a new one after a fault. Needs the lane. Raises Rejected."""
         if isinstance(form, Rejected):
             raise form
         if self._candidates is None or not self._candidates.alive:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -102,6 +102,27 @@ def test_one_that_never_ends_has_ended_before_the_gpu_is_free(tmp_path, turn, gp
         with pytest.raises(subprocess.TimeoutExpired):
             turn.wait(process, pipe, 3)
     assert (tmp_path / "stuck").exists() and gpu.was_over is True
+
+
+LINGERS = (
+    COMMAND
+    + """
+Path(sys.argv[1]).unlink()
+time.sleep(float(sys.argv[3]))
+"""
+)
+
+
+@pytest.mark.parametrize(("stays_s", "timeout_s"), [(0.5, 60), (60, 2)])
+def test_the_gpu_is_free_once_the_work_on_it_is_done(turn, gpu, stays_s, timeout_s):
+    command = [sys.executable, "-c", LINGERS, str(turn.ready), str(turn.go), str(stays_s)]
+    with turn.pipe() as pipe, subprocess.Popen(command) as process:
+        gpu.left = lambda: process.poll() is None
+        late = pytest.raises(subprocess.TimeoutExpired) if stays_s > timeout_s else nullcontext()
+        with late:
+            assert turn.wait(process, pipe, timeout_s) == 0
+        assert gpu.was_over is True
+        process.kill()
 
 
 PROFILES = """

@@ -12,9 +12,11 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from beamsearch.gpu.driver import start_driver
 from beamsearch.judge.arguments import storages_of
 from beamsearch.judge.runner.launching import Loader
 from beamsearch.judge.runner.program import PlanProgram
@@ -28,11 +30,16 @@ WARMUPS = 2
 
 
 def main(arguments: list[str]) -> None:
-    """Wait for the GPU, build, bind, warm up, and call once with the profiler on."""
-    spec_file = asked(*map(Path, arguments))
-    if not spec_file:
-        return  # whoever might have asked is gone
-    spec = json.loads(Path(spec_file).read_text())
+    """Wait for the GPU, call, and tell that it is free."""
+    ready, go = map(Path, arguments)
+    if spec_file := asked(ready, go):  # else whoever might have asked is gone
+        call(json.loads(Path(spec_file).read_text()))
+        torch.cuda.empty_cache()
+        ready.unlink()
+
+
+def call(spec: dict[str, Any]) -> None:
+    """Build, bind, warm up, and call once with the profiler on."""
     device = f"cuda:{spec['device']}"
     torch.cuda.set_device(spec["device"])
     problem = read_problem_message(spec["problem"])
@@ -55,6 +62,7 @@ def main(arguments: list[str]) -> None:
 
 def asked(ready: Path, go: Path) -> str:
     """Say that all is imported, and wait for the GPU; the line that came with it, if any came."""
+    start_driver()
     pipe = os.open(go, os.O_RDONLY | os.O_NONBLOCK)  # opening waits for nobody, reading does
     os.set_blocking(pipe, True)
     ready.touch()

@@ -77,7 +77,8 @@ class Turn:
     """A GPU that is shared: the command starts, says that it is ready, and waits for its turn.
 
     It makes the file `ready`, then reads a line from the pipe `go`; it ends where there is none,
-    since then nobody waits for it any more.
+    since then nobody waits for it any more. It removes `ready` once its work on the GPU is done and
+    its memory given back: its end and the report take no GPU.
     """
 
     ready: Path
@@ -116,11 +117,13 @@ class Turn:
             time.sleep(0.01)
         with self.hold():
             os.write(pipe, f"{message}\n".encode())
-            try:
-                return process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                _end_group(process)
-                raise
+            deadline = time.monotonic() + timeout_s
+            while self.ready.exists() and process.poll() is None:
+                if time.monotonic() > deadline:
+                    _end_group(process)
+                    raise subprocess.TimeoutExpired(process.args, timeout_s)
+                time.sleep(0.01)
+        return process.wait(timeout_s)
 
 
 class Begun:
