@@ -105,8 +105,8 @@ class Turn:
         """Exit status; nothing is held for a process that ends before it is ready. `message` is the
         line that it reads.
 
-        Raises TimeoutExpired where it is never ready, or takes that long once it has the GPU, which
-        is free again once the process has ended.
+        Raises TimeoutExpired where it is never ready, takes that long once it has the GPU, which is
+        then free once the process has ended, or to end after that.
         """
         deadline = time.monotonic() + timeout_s
         while not self.ready.exists():
