@@ -89,17 +89,18 @@ def check(operation: Operation) -> None:
 def _decode(
     operation: Operation, tensor: Callable[[View], torch.Tensor]
 ) -> tuple[list[Any], dict[str, Any]]:
-    def decode(value: Operand) -> Any:
-        if isinstance(value, list):
-            return [decode(item) for item in value]
-        if isinstance(value, View):
-            return tensor(value)
-        if isinstance(value, DType):
-            return getattr(torch, value.dtype)
-        return value
+    named = {k: _operand(v, tensor) for k, v in operation.named.items() if k not in _LEFT_OUT}
+    return [_operand(value, tensor) for value in operation.arguments], named
 
-    named = {k: decode(v) for k, v in operation.named.items() if k not in _LEFT_OUT}
-    return [decode(value) for value in operation.arguments], named
+
+def _operand(value: Operand, tensor: Callable[[View], torch.Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_operand(item, tensor) for item in value]
+    if isinstance(value, View):
+        return tensor(value)
+    if isinstance(value, DType):
+        return getattr(torch, value.dtype)
+    return value
 
 
 def _on_meta(view: View) -> torch.Tensor:

@@ -116,7 +116,7 @@ time.sleep(float(sys.argv[3]))
 @pytest.mark.parametrize(("stays_s", "timeout_s"), [(0.5, 60), (60, 2)])
 def test_the_gpu_is_free_once_the_work_on_it_is_done(turn, gpu, stays_s, timeout_s):
     command = [sys.executable, "-c", LINGERS, str(turn.ready), str(turn.go), str(stays_s)]
-    with turn.pipe() as pipe, subprocess.Popen(command) as process:
+    with turn.pipe() as pipe, subprocess.Popen(command, start_new_session=True) as process:
         gpu.left = lambda: process.poll() is None
         late = pytest.raises(subprocess.TimeoutExpired) if stays_s > timeout_s else nullcontext()
         with late:

@@ -2,6 +2,8 @@
 
 import base64
 import ctypes
+import gc
+import weakref
 
 import pytest
 import torch
@@ -58,6 +60,22 @@ def test_steps_run_in_order_on_the_arguments():
         assert result.tolist() == [11.0, 14.0, -1.0, -1.0]
     assert program.computes
     assert program.broken_guards() == []
+
+
+def test_memory_is_free_as_soon_as_nobody_has_the_program():
+    # Given steps of every kind, and no collection of garbage, which comes when it comes
+    square = Operation(name="aten.pow.Tensor_Scalar", arguments=[vector(0), 2], targets=[vector(1)])
+    copy = Copy(target=vector(0, 2), source=vector(0, 2, offset=2))
+    steps = [square, copy, Fill(target=vector(1), value=1.0)]
+    gc.disable()
+    try:
+        program = PlanProgram(plan([GIVEN, MADE], steps), [], [storage([1, 2, 3, 4])], "cpu")
+        program.enqueue()
+        memory = weakref.ref(program._own[1].whole)
+        del program
+        assert memory() is None
+    finally:
+        gc.enable()
 
 
 def test_a_result_that_is_an_argument_lies_on_the_judges_memory():
