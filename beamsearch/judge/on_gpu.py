@@ -290,9 +290,10 @@ class MeasuringJudge:
                     self._true.release()
 
     def _make_room(self) -> None:
-        """Where half of the memory is taken, give back what input sets take beyond one: each
-        subject of a comparison has results and memory of its own."""
-        self._true.release()
+        """Where half of the memory is taken, give back what input sets take beyond one: subjects
+        of a comparison have results of their own. What torch only keeps does not count."""
+        if self._visit.is_crowded:
+            self._true.release()
         if self._visit.is_crowded:
             if self._candidates is not None:
                 self._candidates.end()  # it has them mapped

@@ -334,9 +334,11 @@ class Comparer:
 
     def _make_room(self, name: str) -> None:
         """One at a time from when half of the memory is taken and others have a part of it."""
+        if not self.visit.is_crowded:
+            return
         self.timed.sets.release()
         others = [timing for other, timing in self._timings.items() if other != name]
-        if others and self.visit.is_crowded and not self._one_at_a_time:
+        if others and not self._one_at_a_time and self.visit.is_crowded:
             self._one_at_a_time = True
             for timing in others:
                 timing.replay.unbind()

@@ -106,10 +106,13 @@ def time_calls(
     """Timed calls on new values of what is prepared: by its graph where it has one, unless `plain`.
     `share` is the chance that a result is compared, of which nothing can be seen before the call is
     over: no oracle is made and no memory poisoned for it. Raises Rejected."""
-    samples, draw, handout = [], secrets.SystemRandom(), timed.shared  # nobody knows what it draws
+    samples: list[Sample] = []
+    draw, handout = secrets.SystemRandom(), timed.shared  # nobody knows what it draws
     assert handout is not None
     for _ in range(count):
         timed.renew()
+        if not samples:
+            timed.sets.release(only_if_short=True)
         answer = guarded(Stage.TIMING, "timing", replay.time, plain=plain, timeout_s=timeout_s)
         samples.append(Sample(float(answer["ms"]), float(answer["host_ms"])))
         if draw.random() < share:

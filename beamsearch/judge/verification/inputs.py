@@ -191,17 +191,15 @@ class InputSet:
 
     def renew(self, seed: int | None = None) -> None:
         """Other values in the same shared memory: from this seed, else from one that nobody can
-        know. Results cannot be compared until `expect` has made their oracle."""
+        know. Results cannot be compared until `expect` has made their oracle. What torch took for
+        them stays in its cache: others follow."""
         assert self.shared is not None
-        self.sets.release(only_if_short=True)
         new = secrets.randbits(62) if seed is None else seed
         instance = self.sets.instance(new, self.distribution)
         # Nothing above changed the set: memory may have run out.
         self.seed, self.sway, self.awaits_oracle = new, None, True
         self.expected = [item.without_oracle() for item in self.expected]
         fill_all(self.shared.inputs, instance)
-        del instance
-        self.sets.release(only_if_short=True)
 
     def expect(self) -> None:
         """The oracle of renewed values, and their checksums: all from their seed, whatever was done
