@@ -291,10 +291,8 @@ class MeasuringJudge:
 
     def _make_room(self) -> None:
         """Where half of the memory is taken, give back what input sets take beyond one: subjects
-        of a comparison have results of their own. What torch only keeps does not count."""
-        if self._visit.is_crowded:
-            self._true.release()
-        if self._visit.is_crowded:
+        of a comparison have results of their own."""
+        if self._visit.stays_crowded(self._true):
             if self._candidates is not None:
                 self._candidates.end()  # it has them mapped
             self._true.store_only(self._true_sets()[0])

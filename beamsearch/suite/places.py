@@ -71,8 +71,9 @@ class Places:
         one too. `alone`: with no other on its GPU. `going`: runs under way.
 
         Where there are more idle GPUs than problems that may begin, it gets an equal part of them.
-        The last problems, of which there are as many as GPUs, get a second one each that others use
-        too: whichever has less to do then does more of what is left. It is in nobody's way there.
+        Where the GPUs do not get equally many runs, the last ones, as many as there are too many,
+        get a second GPU each that others use too: it then does more of what is left. A second lane
+        makes its own oracles, so that runs which can be dealt evenly have one each.
         """
         room = waiting if self.most is None else min(waiting, self.most - going)
         if room <= 0:
@@ -89,7 +90,8 @@ class Places:
         if alone or runs[least] >= self.runs_each + (is_last and self.last_too):
             return ()
         alike = [place for place in others if place.kind == least.kind]
-        return (least, *alike[:1]) if is_last else (least,)
+        is_left_over = waiting <= (sum(runs[place] for place in fitting) + waiting) % len(fitting)
+        return (least, *alike[:1]) if is_left_over else (least,)
 
 
 def find_places(settings: Settings, at_once: int | None) -> tuple[Places, Machine]:

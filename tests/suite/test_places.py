@@ -1,5 +1,7 @@
 """Which GPUs a run of a suite gets, and what it may take where several run at once."""
 
+import pytest
+
 from beamsearch.records.suite import Entry, Suite
 from beamsearch.settings import Settings
 from beamsearch.suite.budget import Used, settings_of_run
@@ -30,32 +32,42 @@ def test_the_last_problems_get_the_idle_gpus_in_equal_parts():
     assert numbers(places.for_next(None, {FOUR[0]: 1}, waiting=1, alone=False)) == [1, 2, 3]
 
 
-def test_the_last_problems_have_a_second_gpu_that_others_use_too():
+def test_what_cannot_be_dealt_evenly_has_a_second_gpu_that_others_use_too():
     places = Places(FOUR[:2], 2)
-    runs = {FOUR[0]: 1, FOUR[1]: 2}
+    runs = {FOUR[0]: 1, FOUR[1]: 1}
     assert numbers(places.for_next(None, runs, waiting=3, alone=False)) == [0]
-    assert numbers(places.for_next(None, runs, waiting=2, alone=False)) == [0, 1]
+    assert numbers(places.for_next(None, runs, waiting=2, alone=False)) == [0]
+    assert numbers(places.for_next(None, runs, waiting=1, alone=False)) == [0, 1]
     assert places.for_next(None, dict.fromkeys(FOUR[:2], 2), waiting=1, alone=False) == ()
     busy = dict.fromkeys(MIXED, 1)
     assert numbers(Places(MIXED, 2).for_next(None, busy, waiting=1, alone=False)) == [0]
     assert numbers(Places(MIXED, 2).for_next("A100", busy, waiting=1, alone=False)) == [1, 2]
 
 
-def test_all_begin_for_whom_there_is_room_though_the_last_have_a_second_gpu():
+@pytest.mark.parametrize(
+    ("problems", "expected"),
+    [
+        (6, [[0], [1], [0], [1], [0], [1]]),
+        (5, [[0], [1], [0], [1], [0, 1]]),
+        (3, [[0], [1], [0, 1]]),
+    ],
+)
+def test_all_begin_for_whom_there_is_room(problems, expected):
     places, dealt = Places(FOUR[:2], 3), []
-    for waiting in range(6, 0, -1):
+    for waiting in range(problems, 0, -1):
         runs = places.in_use((given, False) for given in dealt)
         dealt.append(places.for_next(None, runs, waiting, alone=False))
-    assert [numbers(given) for given in dealt] == [[0], [1], [0], [1], [0, 1], [1, 0]]
-    full = places.in_use((given, False) for given in dealt)
+    assert [numbers(given) for given in dealt] == expected
+    full = dict.fromkeys(FOUR[:2], 3)
     assert places.for_next(None, full, waiting=1, alone=False) == ()
 
 
 def test_the_last_as_many_as_gpus_wait_for_nobodys_end():
     places, full = Places(FOUR[:2], 2, last_too=True), dict.fromkeys(FOUR[:2], 2)
     assert places.for_next(None, full, waiting=3, alone=False) == ()
-    assert numbers(places.for_next(None, full, waiting=2, alone=False)) == [0, 1]
-    assert numbers(places.for_next(None, full | {FOUR[0]: 3}, waiting=1, alone=False)) == [1, 0]
+    assert numbers(places.for_next(None, full, waiting=2, alone=False)) == [0]
+    assert numbers(places.for_next(None, full, waiting=1, alone=False)) == [0, 1]
+    assert numbers(places.for_next(None, full | {FOUR[0]: 3}, waiting=1, alone=False)) == [1]
     assert places.for_next(None, dict.fromkeys(FOUR[:2], 3), waiting=1, alone=False) == ()
     # One that takes too much memory beside others waits all the same
     assert places.for_next(None, full, waiting=1, alone=True) == ()

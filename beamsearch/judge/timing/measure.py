@@ -27,7 +27,7 @@ from beamsearch.judge.timing.timing import (
     time_calls,
     undisturbed,
 )
-from beamsearch.judge.verification.inputs import InputSet
+from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.stages import bind
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem
@@ -77,6 +77,13 @@ class Visit:
         """Whether more than half of the GPU's memory is taken."""
         free, total = torch.cuda.mem_get_info(torch.device(self._device))
         return 2 * free < total
+
+    def stays_crowded(self, sets: InputSets) -> bool:
+        """Whether it is also where torch gave back what it only keeps."""
+        if not self.is_crowded:
+            return False
+        sets.release()
+        return self.is_crowded
 
     @contextmanager
     def timed_inputs(self, bound: Sequence[InputSet]) -> Iterator[InputSet]:
@@ -334,11 +341,9 @@ class Comparer:
 
     def _make_room(self, name: str) -> None:
         """One at a time from when half of the memory is taken and others have a part of it."""
-        if not self.visit.is_crowded:
-            return
-        self.timed.sets.release()
+        is_crowded = self.visit.stays_crowded(self.timed.sets)
         others = [timing for other, timing in self._timings.items() if other != name]
-        if others and not self._one_at_a_time and self.visit.is_crowded:
+        if others and is_crowded and not self._one_at_a_time:
             self._one_at_a_time = True
             for timing in others:
                 timing.replay.unbind()

@@ -70,6 +70,8 @@ class Visit:
     def is_crowded(self) -> bool:
         return self.gpu.is_crowded
 
+    stays_crowded = measure.Visit.stays_crowded
+
     def measurement(self, samples: Sequence[measure.Sample], *_: object) -> int:
         return len(samples)
 
