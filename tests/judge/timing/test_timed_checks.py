@@ -81,10 +81,14 @@ class Skipping:
 
 def test_a_kernel_that_leaves_out_every_later_call_is_caught(scale_problem: Problem) -> None:
     with timed_inputs(scale_problem) as timed:
-        for _ in range(5):
+        caught = 0
+        for _ in range(20):
             replay = Replay(Skipping(timed, right=5), "kernel")  # type: ignore[arg-type]
-            with pytest.raises(Rejected, match="in a timed call"):
+            try:
                 time_calls(replay, timed, 10, checked_share(10))
+            except Rejected as rejection:
+                caught += "in a timed call" in rejection.reason
+        assert caught >= 18  # each is missed once in a thousand: three of twenty once in a million
         honest = Replay(Skipping(timed, right=10), "kernel")  # type: ignore[arg-type]
         assert len(time_calls(honest, timed, 10, checked_share(10))) == 10
 
