@@ -1,11 +1,13 @@
 """Tests marked `gpu` are skipped on a machine without an NVIDIA GPU, of those marked `slow` one in
-SAMPLED runs unless `--all` or their file is asked for; none sees another's cache."""
+SAMPLED runs unless `--all` or their file is asked for; none sees another's cache, and of those
+that run on a GPU one at a time."""
 
 import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from beamsearch.gpu.environment import devices
 from tests.sample import is_drawn
@@ -44,3 +46,13 @@ def pytest_collection_modifyitems(config, items):
 def empty_cache(tmp_path_factory):
     """What Triton compiled for another environment holds that environment's paths."""
     os.environ["TRITON_CACHE_DIR"] = str(tmp_path_factory.getbasetemp() / "triton")
+
+
+@pytest.fixture(autouse=True)
+def gpu_alone(request, tmp_path_factory):
+    """Two workers share the GPU: a test that times on it, or fills its memory, has it to itself."""
+    if request.node.get_closest_marker("gpu") is None:
+        yield
+        return
+    with FileLock(tmp_path_factory.getbasetemp().parent / "gpu.lock"):
+        yield
