@@ -35,6 +35,10 @@ ROLES = {
 }
 """What a forked process may be -> the worker that serves as it, by name: it is preloaded, and
 nothing else of the sandbox knows it."""
+GIVE_WAY = ("capturing", "compiling")
+"""Roles of which there are many at once, and of several runs: whoever has the GPU comes first."""
+LESS_URGENT = 10
+"""A ninth of the usual share of a core, where cores are scarce (sched(7))."""
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
 PRELOADED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy")
 PRELOADED_NORMAL = (
@@ -121,6 +125,8 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
     try:
         os.setsid()
         _die_with_parent()
+        if request["role"] in GIVE_WAY:
+            _give_way()
         output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -149,6 +155,14 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
         traceback.print_exc()
     finally:
         os._exit(0)
+
+
+def _give_way() -> None:
+    """Leave the cores to others. Linux may give every session the same share of them, in which
+    niceness counts against the session's own processes alone; then the share is made smaller."""
+    os.nice(LESS_URGENT)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(LESS_URGENT))
 
 
 def _data_bytes() -> int:

@@ -1,0 +1,55 @@
+"""What compiles leaves the cores to what has the GPU."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from beamsearch.judge.sandbox.processes import ForkServers, Role
+from beamsearch.judge.sandbox.protocol import ToldError
+
+BY_SESSION = Path("/proc/sys/kernel/sched_autogroup_enabled")
+"""Whether every session has a share of the cores of its own."""
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below one."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        children = {int(child) for child in (task / "children").read_text().split()}
+        found |= children.union(*map(descendants, children))
+    return found
+
+
+def niceness(pid: int) -> set[int]:
+    """Of a process and of its session, as far as sessions have one."""
+    own = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[16])
+    group = Path(f"/proc/{pid}/autogroup")
+    if not (BY_SESSION.exists() and BY_SESSION.read_text().strip() == "1" and group.exists()):
+        return {own}
+    told = group.read_text().split()
+    return {own, int(told[-1])} if told else {own}
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"), [("capturing", 10), ("compiling", 10), ("calling", 0)]
+)
+def test_a_process_that_many_have_at_once_gives_way(
+    tmp_path: Path, role: str, expected: int
+) -> None:
+    (tmp_path / "sources" / "k").mkdir(parents=True)
+    servers = ForkServers(tmp_path, interpreter=False)
+    try:
+        servers.start()
+        before = descendants(os.getpid())
+        with servers.fork(cast("Role", role), key="k") as process:
+            with pytest.raises(ToldError):
+                process.ask("nothing", 60.0)  # it is past its beginning
+            new = descendants(os.getpid()) - before
+            assert new
+            assert set().union(*map(niceness, new)) == {expected}
+    finally:
+        servers.close()
