@@ -286,12 +286,12 @@ class MeasuringJudge:
             finally:
                 with fitting(self._too_large):
                     self._true.mend()
-                if self._visit.is_crowded:
+                if self._visit.is_half_full:
                     self._true.release()
 
     def _make_room(self) -> None:
-        """Where half of the memory is taken, give back what input sets take beyond one: subjects
-        of a comparison have results of their own."""
+        """Where there is too little room, give back what input sets take beyond one: subjects of a
+        comparison have results of their own."""
         if self._visit.stays_crowded(self._true):
             if self._candidates is not None:
                 self._candidates.end()  # it has them mapped

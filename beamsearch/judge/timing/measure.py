@@ -53,6 +53,9 @@ ROUNDS = 10
 takes above 30 ms."""
 TURN_MS = 5.0
 """Kernel time of one turn."""
+ROOM_SHARE, ROOM_CALLS = 8, 4
+"""A subject is to find one part in so many of the GPU's memory free, and room for so many times
+what the problem reads and writes: results and a library's workspaces. Half of it is enough."""
 LOST = "the process that timed it was lost by another subject's fault"
 
 
@@ -73,10 +76,17 @@ class Visit:
         self._work = least_work(problem)
 
     @property
-    def is_crowded(self) -> bool:
+    def is_half_full(self) -> bool:
         """Whether more than half of the GPU's memory is taken."""
         free, total = torch.cuda.mem_get_info(torch.device(self._device))
         return 2 * free < total
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a subject has too little room in the GPU's memory."""
+        free, total = torch.cuda.mem_get_info(torch.device(self._device))
+        room = max(total // ROOM_SHARE, ROOM_CALLS * self._work.least_bytes)
+        return free < min(room, total // 2)
 
     def stays_crowded(self, sets: InputSets) -> bool:
         """Whether it is also where torch gave back what it only keeps."""
@@ -340,7 +350,7 @@ class Comparer:
             raise Rejected(Outcome.TIMEOUT, Stage.TIMING, reason) from rejection
 
     def _make_room(self, name: str) -> None:
-        """One at a time from when half of the memory is taken and others have a part of it."""
+        """One at a time from when there is too little room and others have a part of it."""
         is_crowded = self.visit.stays_crowded(self.timed.sets)
         others = [timing for other, timing in self._timings.items() if other != name]
         if others and is_crowded and not self._one_at_a_time:

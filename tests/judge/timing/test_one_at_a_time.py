@@ -18,7 +18,7 @@ NAMES = ["eager", "compile", "max_autotune"]
 
 
 class Gpu:
-    """Memory for so many bound subjects; `is_told` says so where it is half full."""
+    """Memory for so many bound subjects; `is_told` says so where there is too little room."""
 
     def __init__(self, room: int, *, is_told: bool, in_runner: bool = True) -> None:
         self.room, self.is_told, self.in_runner = room, is_told, in_runner
@@ -109,10 +109,28 @@ def test_with_room_all_are_bound_at_once(compare):
 
 
 @pytest.mark.parametrize("gpu", [Gpu(1, is_told=True), Gpu(2, is_told=True)])
-def test_none_is_bound_beside_another_where_memory_is_half_taken(compare, gpu):
+def test_none_is_bound_beside_another_where_there_is_too_little_room(compare, gpu):
     found = compare(gpu)
     assert gpu.most == gpu.room and gpu.ended == 0
     assert list(found.measurements) == NAMES and not found.failed
+
+
+@pytest.mark.parametrize(
+    ("least_gib", "free_gib", "is_crowded"),
+    [
+        (1, 11, False),
+        (1, 9, True),  # an eighth of the memory
+        (5, 21, False),
+        (5, 19, True),  # four times what the problem reads and writes
+        (15, 41, False),  # half of the memory
+        (15, 39, True),
+    ],
+)
+def test_how_much_room_a_subject_is_to_find(monkeypatch, least_gib, free_gib, is_crowded):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free_gib << 30, 80 << 30))
+    visit = measure.Visit.__new__(measure.Visit)
+    visit._device, visit._work = "cuda:0", SimpleNamespace(least_bytes=least_gib << 30)
+    assert visit.is_crowded is is_crowded
 
 
 @pytest.mark.parametrize("in_runner", [True, False])
