@@ -28,7 +28,7 @@ _ROW = 1 << 12
 """Words of 8 bytes in a row of what is summed: sums of rows and of columns are all it takes."""
 
 
-SHORT = 3
+SHORT = 8
 """Memory is short where less than one part in so many of a GPU's is free."""
 MUCH = 4
 """What torch keeps without using it is much where it is more than one part in so many of what is

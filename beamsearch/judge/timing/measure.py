@@ -179,6 +179,7 @@ class Timing:
     """One subject of a comparison."""
 
     replay: Replay
+    is_baseline: bool
     estimate: float = 0.0
     turns: list[list[Sample]] = field(default_factory=list)
     plain: list[Sample] = field(default_factory=list)
@@ -248,7 +249,7 @@ class Comparer:
         """By baseline; none where a trace fails: it explains a time, and decides nothing."""
         found = {}
         for name, timing in self._timings.items():
-            if timing.replay.runner is self._runners.get(True):
+            if timing.is_baseline:
                 with suppress(Rejected), self._bound(timing):
                     ask = timing.replay.ask
                     told = guarded(Stage.TIMING, "kernels", ask, "kernels", GPU_CALL_S, name=CALL)
@@ -324,7 +325,7 @@ class Comparer:
         if is_baseline not in self._runners:
             self._runners[is_baseline] = self.baselines() if is_baseline else self.kernels()
         runner = self._runners[is_baseline]
-        timing = self._timings[name] = Timing(Replay(runner, name))
+        timing = self._timings[name] = Timing(Replay(runner, name), is_baseline)
         first_s = FIRST_CALL_S
         if subject.kind == "kernel":
             assert form is not None
@@ -368,13 +369,16 @@ class Comparer:
                     self._attempt(name, action, timing)
 
     def _turn(self, timing: Timing) -> None:
-        """As many calls as fit, and one without its graph. Raises Rejected."""
+        """As many calls as fit, and one without its graph; results of kernels are compared: no
+        baseline counts its calls to leave some out. Raises Rejected."""
         count = max(2, min(10, round(TURN_MS / max(timing.estimate, 1e-3))))
+        of_turns, of_plain = (
+            0.0 if timing.is_baseline else checked_share(self._rounds * calls)
+            for calls in (count, 1)
+        )
         with self._bound(timing):
-            share = checked_share(self._rounds * count)
-            timing.turns.append(time_calls(timing.replay, self.timed, count, share))
-            share = checked_share(self._rounds)
-            timing.plain += time_calls(timing.replay, self.timed, 1, share, plain=True)
+            timing.turns.append(time_calls(timing.replay, self.timed, count, of_turns))
+            timing.plain += time_calls(timing.replay, self.timed, 1, of_plain, plain=True)
 
     def _believe(self, timing: Timing) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected, and Shared."""

@@ -26,6 +26,8 @@ class Gpu:
         self.most = 0
         self.ended = 0
         self.begun: list[str] = []
+        self.shares: dict[str, float] = {}
+        """Of each subject's timed calls, how many are compared at least."""
 
     def begin(self, replay: measure.Replay, *_: object) -> None:
         assert replay.plan not in self.bound
@@ -49,7 +51,11 @@ class Gpu:
         def drop(name: str) -> None:
             self.bound.discard(name.partition(":")[0])
 
-        return SimpleNamespace(alive=True, ask=lambda *_, **__: {}, end=end, drop=drop)
+        def load(name: str, *_: object) -> measure.Replay:
+            return measure.Replay(runner, name)
+
+        runner = SimpleNamespace(alive=True, ask=lambda *_, **__: {}, end=end, drop=drop, load=load)
+        return runner
 
     @property
     def is_crowded(self) -> bool:
@@ -78,7 +84,7 @@ class Visit:
 
 @pytest.fixture
 def compare(monkeypatch: pytest.MonkeyPatch):
-    def run(gpu: Gpu):
+    def run(gpu: Gpu, *kernels: str):
         monkeypatch.setattr(measure, "bind", gpu.bind)
         monkeypatch.setattr(measure, "begin", gpu.begin)
         monkeypatch.setattr(measure, "prepare", gpu.bind)
@@ -86,8 +92,9 @@ def compare(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(measure, "problem_message", lambda _: {})
         monkeypatch.setattr(measure.Clocks, "believe", lambda *_: None)
 
-        def time_calls(replay, _, count, *__, **___):
+        def time_calls(replay, _, count, share=0.0, **__):
             assert replay.plan in gpu.bound
+            gpu.shares[replay.plan] = min(share, gpu.shares.get(replay.plan, 1.0))
             return [measure.Sample(1.0, 1.0)] * count
 
         monkeypatch.setattr(measure, "time_calls", time_calls)
@@ -95,7 +102,10 @@ def compare(monkeypatch: pytest.MonkeyPatch):
         timed = SimpleNamespace(shared=nullcontext(), sets=sets)
         monkeypatch.setattr(measure, "Comparison", SimpleNamespace)
         comparer = measure.Comparer(Visit(gpu), timed, gpu.runner, gpu.runner)
-        return comparer.run([Subject(name=name, kind=name) for name in NAMES], {})
+        subjects = [Subject(name=name, kind=name) for name in NAMES]
+        subjects += [Subject(name=name, source="") for name in kernels]
+        form = SimpleNamespace(plan=None, compiled=None)
+        return comparer.run(subjects, dict.fromkeys(kernels, form))
 
     return run
 
@@ -106,6 +116,13 @@ def test_with_room_all_are_bound_at_once(compare):
     assert gpu.most == 3 and not gpu.bound
     assert gpu.begun == NAMES
     assert list(found.measurements) == NAMES and not found.failed
+
+
+def test_results_of_kernels_are_compared_between_timed_calls(compare):
+    gpu = Gpu(room=5, is_told=True)
+    compare(gpu, "a", "b")
+    checked = {name for name, share in gpu.shares.items() if share > 0.2}
+    assert gpu.shares.keys() == {*NAMES, "a", "b"} and checked == {"a", "b"}
 
 
 @pytest.mark.parametrize("gpu", [Gpu(1, is_told=True), Gpu(2, is_told=True)])
