@@ -2,6 +2,7 @@
 SAMPLED runs unless `--all` or their file is asked for; none sees another's cache, and of those
 that run on a GPU one at a time."""
 
+import gc
 import os
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,9 +51,14 @@ def empty_cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def gpu_alone(request, tmp_path_factory):
-    """Two workers share the GPU: a test that times on it, or fills its memory, has it to itself."""
+    """Two workers share the GPU: a test that times on it, or fills its memory, has it to itself,
+    and keeps none of that."""
     if request.node.get_closest_marker("gpu") is None:
         yield
         return
     with FileLock(tmp_path_factory.getbasetemp().parent / "gpu.lock"):
         yield
+        import torch
+
+        gc.collect()
+        torch.cuda.empty_cache()

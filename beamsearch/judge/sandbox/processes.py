@@ -33,6 +33,8 @@ Mode = Literal["normal", "interpreter"]
 Role = Literal["interpreting", "capturing", "compiling", "calling", "isolating"]
 """What a forked process is for: `interpreting` needs the interpreter's server, `calling` a GPU, and
 `isolating` tells what walls there are."""
+GIVE_WAY = ("capturing", "compiling")
+"""Roles of which there are many at once, and of several runs: who has a GPU comes first."""
 
 START_S = 120.0
 """Importing torch and triton takes 2 s here and a minute from a cold network disk."""
@@ -161,6 +163,7 @@ class ForkServers:
         request = {
             "op": "fork",
             "role": role,
+            "gives_way": role in GIVE_WAY and "interpreter" not in self._modes,
             "folder": str(folder),
             "output": str(folder / "output.txt"),
             "env": {

@@ -35,8 +35,6 @@ ROLES = {
 }
 """What a forked process may be -> the worker that serves as it, by name: it is preloaded, and
 nothing else of the sandbox knows it."""
-GIVE_WAY = ("capturing", "compiling")
-"""Roles of which there are many at once, and of several runs: whoever has the GPU comes first."""
 LESS_URGENT = 10
 """A ninth of the usual share of a core, where cores are scarce (sched(7))."""
 # Imported before the first candidate, so that children share the pages and nobody waits for them.
@@ -125,7 +123,7 @@ def _become_candidate(request: dict[str, Any], apart: str, link: socket.socket) 
     try:
         os.setsid()
         _die_with_parent()
-        if request["role"] in GIVE_WAY:
+        if request["gives_way"]:
             _give_way()
         output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
         os.dup2(output, 1)

@@ -35,13 +35,19 @@ def niceness(pid: int) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("role", "expected"), [("capturing", 10), ("compiling", 10), ("calling", 0)]
+    ("role", "has_gpu", "expected"),
+    [
+        ("capturing", True, 10),
+        ("compiling", True, 10),
+        ("calling", True, 0),
+        ("compiling", False, 0),
+    ],
 )
-def test_a_process_that_many_have_at_once_gives_way(
-    tmp_path: Path, role: str, expected: int
+def test_where_there_is_a_gpu_processes_of_which_there_are_many_give_way(
+    tmp_path: Path, role: str, has_gpu: bool, expected: int
 ) -> None:
     (tmp_path / "sources" / "k").mkdir(parents=True)
-    servers = ForkServers(tmp_path, interpreter=False)
+    servers = ForkServers(tmp_path, interpreter=not has_gpu)
     try:
         servers.start()
         before = descendants(os.getpid())
