@@ -369,16 +369,13 @@ class Comparer:
                     self._attempt(name, action, timing)
 
     def _turn(self, timing: Timing) -> None:
-        """As many calls as fit, and one without its graph; results of kernels are compared: no
-        baseline counts its calls to leave some out. Raises Rejected."""
+        """As many calls as fit, and one without its graph, by which nothing is decided; results of
+        kernels are compared: no baseline counts its calls to leave some out. Raises Rejected."""
         count = max(2, min(10, round(TURN_MS / max(timing.estimate, 1e-3))))
-        of_turns, of_plain = (
-            0.0 if timing.is_baseline else checked_share(self._rounds * calls)
-            for calls in (count, 1)
-        )
+        share = 0.0 if timing.is_baseline else checked_share(self._rounds * count)
         with self._bound(timing):
-            timing.turns.append(time_calls(timing.replay, self.timed, count, of_turns))
-            timing.plain += time_calls(timing.replay, self.timed, 1, of_plain, plain=True)
+            timing.turns.append(time_calls(timing.replay, self.timed, count, share))
+            timing.plain += time_calls(timing.replay, self.timed, 1, share, plain=True)
 
     def _believe(self, timing: Timing) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected, and Shared."""
