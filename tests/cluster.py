@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import PYTHONPATH
+from tests.processes import children
 
 STORE_BYTES = 80 << 20
 """Memory for objects, of which there are next to none."""
@@ -54,12 +55,6 @@ def begun(folder):
             yield there
         finally:
             there.close()
-
-
-def children(pid):
-    """Processes that one began, which still are there."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 @contextmanager

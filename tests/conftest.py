@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from beamsearch.gpu.environment import devices
+from beamsearch.records.file_lock import in_turn
 from tests.sample import is_drawn
 
 SAMPLED = 12
@@ -56,7 +56,7 @@ def gpu_alone(request, tmp_path_factory):
     if request.node.get_closest_marker("gpu") is None:
         yield
         return
-    with FileLock(tmp_path_factory.getbasetemp().parent / "gpu.lock"):
+    with in_turn(tmp_path_factory.getbasetemp().parent / "gpu.lock"):
         yield
         import torch
 

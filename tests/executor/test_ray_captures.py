@@ -24,7 +24,8 @@ from beamsearch.judge.sources import write_source
 from beamsearch.problem.problem import read_problem
 from beamsearch.records.verdict import Outcome, Stage
 from tests import ROOT
-from tests.cluster import begun, children
+from tests.cluster import begun
+from tests.processes import children
 
 PROBLEM = ROOT / "tests" / "scaling" / "problem.py"
 SOURCE = (PROBLEM.parent / "input_kernel.py").read_text()

@@ -27,6 +27,7 @@ from beamsearch.records.job import (
 )
 from beamsearch.records.verdict import Outcome, Stage
 from tests.judge.conftest import SCALE_KERNEL, write_problem
+from tests.processes import family
 
 Judge = Callable[[str], Judgement]
 HOST = "    y = torch.empty_like(x)\n"
@@ -382,15 +383,15 @@ executor.run(JudgeJob(subject=Subject(name="a", source=sleeper)))
     assert judge.stdout is not None
     server = int(judge.stdout.readline())
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(session(server)) < 3:
+    while time.monotonic() < deadline and len(family(server)) < 3:
         time.sleep(0.1)
-    family = session(server)
-    assert len(family) == 3  # two servers, one candidate
+    began = family(server)
+    assert len(began) == 3  # two servers, one candidate
     judge.send_signal(signal.SIGKILL)
     judge.wait()
-    while time.monotonic() < deadline and any(alive(pid) for pid in family):
+    while time.monotonic() < deadline and any(alive(pid) for pid in began):
         time.sleep(0.1)
-    assert not [pid for pid in family if alive(pid)]
+    assert not [pid for pid in began if alive(pid)]
 
 
 def alive(pid: int) -> bool:
@@ -399,16 +400,6 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
-
-
-def session(pid: int) -> list[int]:
-    """A process and its descendants."""
-    found = [pid]
-    for number in found:
-        path = Path(f"/proc/{number}/task/{number}/children")
-        if path.exists():
-            found.extend(int(child) for child in path.read_text().split())
-    return found
 
 
 def test_lost_server_is_no_verdict(scale_problem: Problem, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from beamsearch.run import run as runner
 from beamsearch.run.steering import add_kernel
 from beamsearch.settings import Settings
 from tests import ROOT
-from tests.cluster import begun, children
+from tests.cluster import begun
+from tests.processes import children
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(600)]
 PROBLEM = ROOT / "tests" / "scaling" / "problem.py"

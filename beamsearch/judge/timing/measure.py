@@ -15,6 +15,7 @@ from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
 from beamsearch.judge.runner.client import CALL, Replay, RunnerProcess
 from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
+from beamsearch.judge.sandbox.memory import SHORT
 from beamsearch.judge.timing.least_time import below_arithmetic, impossible, needed_share
 from beamsearch.judge.timing.timing import (
     UNTIMED_CALLS,
@@ -53,9 +54,9 @@ ROUNDS = 10
 takes above 30 ms."""
 TURN_MS = 5.0
 """Kernel time of one turn."""
-ROOM_SHARE, ROOM_CALLS = 8, 4
-"""A subject is to find one part in so many of the GPU's memory free, and room for so many times
-what the problem reads and writes: results and a library's workspaces. Half of it is enough."""
+ROOM_CALLS = 4
+"""A subject is to find room for so many times what the problem reads and writes, for results and a
+library's workspaces, and memory that is not short. Half of the GPU's is always enough."""
 LOST = "the process that timed it was lost by another subject's fault"
 
 
@@ -85,7 +86,7 @@ class Visit:
     def is_crowded(self) -> bool:
         """Whether a subject has too little room in the GPU's memory."""
         free, total = torch.cuda.mem_get_info(torch.device(self._device))
-        room = max(total // ROOM_SHARE, ROOM_CALLS * self._work.least_bytes)
+        room = max(total // SHORT, ROOM_CALLS * self._work.least_bytes)
         return free < min(room, total // 2)
 
     def stays_crowded(self, sets: InputSets) -> bool:
@@ -369,13 +370,16 @@ class Comparer:
                     self._attempt(name, action, timing)
 
     def _turn(self, timing: Timing) -> None:
-        """As many calls as fit, and one without its graph, by which nothing is decided; results of
-        kernels are compared: no baseline counts its calls to leave some out. Raises Rejected."""
+        """As many calls as fit, and one without its graph; results of kernels are compared: no
+        baseline counts its calls to leave some out. Raises Rejected."""
         count = max(2, min(10, round(TURN_MS / max(timing.estimate, 1e-3))))
-        share = 0.0 if timing.is_baseline else checked_share(self._rounds * count)
+        of_turns, of_plain = (
+            0.0 if timing.is_baseline else checked_share(self._rounds * calls)
+            for calls in (count, 1)
+        )
         with self._bound(timing):
-            timing.turns.append(time_calls(timing.replay, self.timed, count, share))
-            timing.plain += time_calls(timing.replay, self.timed, 1, share, plain=True)
+            timing.turns.append(time_calls(timing.replay, self.timed, count, of_turns))
+            timing.plain += time_calls(timing.replay, self.timed, 1, of_plain, plain=True)
 
     def _believe(self, timing: Timing) -> None:
         """The clocks agree, as where a candidate is timed alone. Raises Rejected, and Shared."""

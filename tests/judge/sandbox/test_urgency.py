@@ -10,18 +10,10 @@ import pytest
 
 from beamsearch.judge.sandbox.processes import ForkServers, Role
 from beamsearch.judge.sandbox.protocol import ToldError
+from tests.processes import family
 
 BY_SESSION = Path("/proc/sys/kernel/sched_autogroup_enabled")
 """Whether every session has a share of the cores of its own."""
-
-
-def descendants(pid: int) -> set[int]:
-    """All processes below one."""
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        children = {int(child) for child in (task / "children").read_text().split()}
-        found |= children.union(*map(descendants, children))
-    return found
 
 
 def niceness(pid: int) -> set[int]:
@@ -50,11 +42,11 @@ def test_where_there_is_a_gpu_processes_of_which_there_are_many_give_way(
     servers = ForkServers(tmp_path, interpreter=not has_gpu)
     try:
         servers.start()
-        before = descendants(os.getpid())
+        before = set(family(os.getpid()))
         with servers.fork(cast("Role", role), key="k") as process:
             with pytest.raises(ToldError):
                 process.ask("nothing", 60.0)  # it is past its beginning
-            new = descendants(os.getpid()) - before
+            new = set(family(os.getpid())) - before
             assert new
             assert set().union(*map(niceness, new)) == {expected}
     finally:

@@ -26,8 +26,8 @@ class Gpu:
         self.most = 0
         self.ended = 0
         self.begun: list[str] = []
-        self.shares: dict[str, float] = {}
-        """Of each subject's timed calls, how many are compared at least."""
+        self.shares: dict[tuple[str, bool], float] = {}
+        """Of each subject's timed calls, with and without a graph, how many are compared."""
 
     def begin(self, replay: measure.Replay, *_: object) -> None:
         assert replay.plan not in self.bound
@@ -92,9 +92,9 @@ def compare(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(measure, "problem_message", lambda _: {})
         monkeypatch.setattr(measure.Clocks, "believe", lambda *_: None)
 
-        def time_calls(replay, _, count, share=0.0, **__):
+        def time_calls(replay, _, count, share=0.0, *, plain=False):
             assert replay.plan in gpu.bound
-            gpu.shares[replay.plan] = min(share, gpu.shares.get(replay.plan, 1.0))
+            gpu.shares[replay.plan, plain] = share
             return [measure.Sample(1.0, 1.0)] * count
 
         monkeypatch.setattr(measure, "time_calls", time_calls)
@@ -119,10 +119,12 @@ def test_with_room_all_are_bound_at_once(compare):
 
 
 def test_results_of_kernels_are_compared_between_timed_calls(compare):
-    gpu = Gpu(room=5, is_told=True)
-    compare(gpu, "a", "b")
-    checked = {name for name, share in gpu.shares.items() if share > 0.2}
-    assert gpu.shares.keys() == {*NAMES, "a", "b"} and checked == {"a", "b"}
+    gpu = Gpu(room=4, is_told=False)
+    compare(gpu, "a")
+    shares = {(name, plain): 0.0 for name in NAMES for plain in (False, True)}
+    graphs = timing.checked_share(measure.ROUNDS * round(measure.TURN_MS))
+    shares |= {("a", False): graphs, ("a", True): timing.checked_share(measure.ROUNDS)}
+    assert gpu.shares == shares
 
 
 @pytest.mark.parametrize("gpu", [Gpu(1, is_told=True), Gpu(2, is_told=True)])
