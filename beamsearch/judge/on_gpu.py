@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import torch
 
-from beamsearch.errors import KernelError, ProblemError
+from beamsearch.errors import BeamsearchError, KernelError
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage, Work
 from beamsearch.judge.arguments import ALWAYS_DRAWN, Layout, meta_arguments, order_for
@@ -40,7 +41,7 @@ from beamsearch.judge.verification.own_python import (
     tell_host_time,
     with_host_times,
 )
-from beamsearch.judge.verification.robustness import LAYOUTS, check_determinism, tell_layouts
+from beamsearch.judge.verification.robustness import check_determinism, laid_out, tell_layouts
 from beamsearch.judge.verification.stages import run_sets
 from beamsearch.problem.input_values import DISTRIBUTIONS
 from beamsearch.problem.instance import fitting
@@ -109,6 +110,8 @@ class MeasuringJudge:
         self._candidates: RunnerProcess | None = None
         self._baselines: RunnerProcess | None = None
         self._python = OwnPython(servers, gpu, device, scratch)
+        self._sets_begun = False
+        self._closed = Event()
         self._chosen: dict[str, Form] = {}
         """Source -> the form that was judged; as the keys of the next one."""
         self._tuned: dict[str, dict[int, float]] = {}
@@ -127,7 +130,8 @@ class MeasuringJudge:
             unseen(seen, log)
             with self._python.opened([source] * thorough) as call:
                 # What needs no lane is there before it.
-                more = (call, self._laid_out(path, captured.forms[0].pins)) if thorough else None
+                at = partial(self._captures.at, path, pins=captured.forms[0].pins)
+                more = (call, laid_out(self._problem, at)) if thorough else None
                 with self._holding("judging"):
                     form = self._form(source, captured.forms)
                     measurement = self._measured(source, captured, form, log, more)
@@ -145,9 +149,12 @@ class MeasuringJudge:
         return Judgement(verdict=log.correct(), measurement=measurement)
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
-        """Begin to compile kernels that will be judged, and profilers; for baselines, to import
-        torch.compile. Returns at once."""
+        """Begin to compile kernels that will be judged, the input sets that the first one needs,
+        and profilers; for baselines, to import torch.compile. Returns at once."""
         kernels = [subject for subject in subjects if subject.kind == "kernel"]
+        if kernels and not self._sets_begun:
+            self._sets_begun = True
+            Thread(target=self._make_sets, args=(source_of(kernels[0]),), daemon=True).start()
         if len(kernels) < len(subjects) and self._baselines is None:
             self._runners.start(compiles=True)
         self._captures.prepare(kernels, self._scratch)
@@ -170,15 +177,7 @@ class MeasuringJudge:
             name: write_source(self._scratch, source, key, f"form_{number}.py")
             for number, (name, source) in enumerate(sources.items())
         }
-        found, more = self._captures.sweep(paths, key)
-        forms: dict[str, Form] = {}
-        codes: dict[str, str] = {}
-        for name in [name for name in paths if name in found]:
-            code = found[name].compiled.profile.fingerprint or name
-            if codes.setdefault(code, name) == name:
-                forms[name] = found[name]
-            else:
-                failed[name] = f"compiles to the same code as `{codes[code]}`"
+        forms, more = self._captures.sweep(paths, key)
         failed |= more
         with self._holding("tuning"):
             true = self._true_sets()
@@ -267,6 +266,7 @@ class MeasuringJudge:
         Where somebody keeps the lane (a worker that was given up, within a profiler), the memory
         goes back when this process ends.
         """
+        self._closed.set()
         self._profilers.close()
         self._captures.close()
         self._runners.close()
@@ -288,6 +288,13 @@ class MeasuringJudge:
                     self._true.mend()
                 if self._visit.is_half_full:
                     self._true.release()
+
+    def _make_sets(self, source: str) -> None:
+        """The sets that a kernel is judged on, while it is compiled. What goes wrong goes wrong
+        again where they are needed, and is told there."""
+        with suppress(BeamsearchError, RuntimeError), self._holding("preparing"):
+            if not self._closed.is_set():
+                self._true_sets(source_key(source), TRUE_SETS)
 
     def _make_room(self) -> None:
         """Where there is too little room, give back what input sets take beyond one: subjects of a
@@ -387,13 +394,3 @@ class MeasuringJudge:
             except torch.OutOfMemoryError as error:
                 reason = "takes so much GPU memory that none is left to check its results with"
                 raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
-
-    def _laid_out(self, path: str, pins: Mapping[str, str]) -> dict[Layout, Form | Rejected]:
-        """A kernel for small inputs of other layouts; of none where the problem is not shrunk."""
-        with suppress(ProblemError):
-            small = shrink(self._problem)
-            return {
-                layout: self._captures.at(path, meta_arguments(small, layout), pins)
-                for layout in LAYOUTS
-            }
-        return {}

@@ -15,6 +15,8 @@ from beamsearch.gpu.machine import find_machine
 from beamsearch.judge import on_gpu
 from beamsearch.judge.sandbox.isolation import USER
 from beamsearch.judge.verification import decide
+from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.problem.input_values import Distribution
 from beamsearch.problem.problem import Problem, find_problem
 from beamsearch.records.job import CompareJob, JudgeJob, Judgement, ProfileJob, Subject
 from beamsearch.records.verdict import Outcome, Stage
@@ -95,6 +97,47 @@ def test_input_kernels_are_verified_and_timed(name: str, tmp_path: Path) -> None
     assert again.measurement.time_ms == pytest.approx(first.measurement.time_ms, rel=0.03)
     assert any(check.stage is Stage.TRUE_SHAPES for check in first.verdict.checks)
     assert seconds < 8
+
+
+def test_its_input_sets_are_made_while_the_first_kernel_compiles(
+    scale_problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[InputSets] = []
+    build = InputSets._build
+
+    def counted(sets: InputSets, label: str, distribution: Distribution) -> InputSet:
+        built.append(sets)
+        return build(sets, label, distribution)
+
+    monkeypatch.setattr(InputSets, "_build", counted)
+    executor = gpu_executor(scale_problem, tmp_path)
+    assert executor._measuring is not None
+    true = executor._measuring._true
+    kernel = Subject(name="kernel", source=SCALE_KERNEL)
+    try:
+        executor.prepare([kernel])
+        ended = time.monotonic() + 30
+        while len(true._sets) < on_gpu.TRUE_SETS and time.monotonic() < ended:
+            time.sleep(0.01)
+        ahead = built.count(true)
+        executor.prepare([Subject(name="another", source=SCALE_KERNEL + "\n# another\n")])
+        assert executor.run(JudgeJob(subject=kernel)).verdict.correct
+        assert on_gpu.TRUE_SETS <= ahead == built.count(true)
+    finally:
+        executor.close()
+
+
+def test_an_executor_that_is_closed_at_once_keeps_no_input_sets(
+    scale_problem: Problem, tmp_path: Path
+) -> None:
+    executor = gpu_executor(scale_problem, tmp_path)
+    assert executor._measuring is not None
+    with executor._measuring._lane.held():
+        executor.prepare([Subject(name="kernel", source=SCALE_KERNEL)])
+        executor._measuring._closed.set()
+    executor.close()
+    time.sleep(1)
+    assert not executor._measuring._true._sets
 
 
 @pytest.mark.parametrize("name", ["value", "one in a hundred", "in place", "nan"])

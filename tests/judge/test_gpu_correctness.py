@@ -193,7 +193,7 @@ def test_comparing_takes_milliseconds(name: str) -> None:
             seconds.append(time.monotonic() - began)
         print(f"\n{name}: {label} comparison {1e3 * min(seconds):.1f} ms")
         if label == "usual":
-            assert min(seconds) < 0.03
+            assert min(seconds) < 0.04
 
 
 def test_pooling_is_verified_and_timed_in_five_seconds(tmp_path: Path) -> None:

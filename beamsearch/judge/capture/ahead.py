@@ -163,8 +163,8 @@ class Captures:
             return rejection
 
     def sweep(self, paths: Mapping[str, str], key: str) -> tuple[dict[str, Form], dict[str, str]]:
-        """Forms of one kernel, by name: captured in one process, compiled side by side; and why
-        others are none."""
+        """Forms of one kernel, by name: captured in one process, compiled side by side, each code
+        once; and why others are none."""
         with self._usage.waiting("compilation"), self._capturing(key) as process:
 
             def captured(path: str) -> Plan:
@@ -176,13 +176,18 @@ class Captures:
 
             begun = self._begun_each({name: partial(captured, paths[name]) for name in paths}, {})
         forms: dict[str, Form] = {}
+        codes: dict[str, str] = {}
         failed = dict.fromkeys(paths.keys() - begun.keys(), "another form took the process with it")
         for name, form in begun.items():
             found = _outcome(form)
-            if isinstance(found, Form):
+            if isinstance(found, Rejected):
+                failed[name] = found.reason
+                continue
+            code = found.compiled.profile.fingerprint or name
+            if codes.setdefault(code, name) == name:
                 forms[name] = found
             else:
-                failed[name] = found.reason
+                failed[name] = f"compiles to the same code as `{codes[code]}`"
         return forms, failed
 
     def _begun_each(

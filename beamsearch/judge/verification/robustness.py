@@ -2,17 +2,21 @@
 what makes a result wrong on the problem's own inputs rejects; the rest is reported."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 import torch
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.arguments import Layout
+from beamsearch.judge.arguments import Layout, meta_arguments
+from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.rejection import GPU_CALL_S, INTERPRET_S, Log, Rejected
 from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.stages import Callee, bind, call_once, run_sets
 from beamsearch.judge.verification.tolerance import compare
 from beamsearch.problem.input_values import NOT_A_NUMBER
+from beamsearch.problem.problem import Problem
+from beamsearch.problem.shrink import shrink
 from beamsearch.records.verdict import Outcome, Stage
 
 RUNS = 3
@@ -96,6 +100,17 @@ def check_not_a_number(
             raise  # else its process is as good as before
         passed, message = False, f"not as in the reference: {rejection.reason}"
     log.reported(Stage.SMOKE, "not-a-number", passed, message)
+
+
+def laid_out(
+    problem: Problem, at: Callable[[dict[str, Any]], Form | Rejected]
+) -> dict[Layout, Form | Rejected]:
+    """A kernel for small inputs of other layouts, as `at` captures it for arguments; of none where
+    the problem is not shrunk."""
+    with suppress(ProblemError):
+        small = shrink(problem)
+        return {layout: at(meta_arguments(small, layout)) for layout in LAYOUTS}
+    return {}
 
 
 def tell_layouts(
