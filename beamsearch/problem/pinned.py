@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-PINNED = '''def _pin(tuner, choice):
-    """Choose what was timed, where this Triton still has it under that name."""
-    while not hasattr(tuner, "configs"):
-        tuner = tuner.fn
-    tuner.configs = [c for c in tuner.configs if str(c) == choice] or tuner.configs
+PINNED = '''def _pin(name, choice):
+    """Choose what was timed for this function, where this Triton still has it under that name."""
+    for found in list(globals().values()):
+        tuners = []
+        while type(found).__module__.startswith("triton.") and hasattr(found, "fn"):
+            tuners += [found] * hasattr(found, "configs")
+            found = found.fn
+        if getattr(found, "__name__", None) == name:
+            for tuner in tuners:
+                tuner.configs = [c for c in tuner.configs if str(c) == choice] or tuner.configs
 
 
 '''
-"""What stands below an autotuned kernel, so that it does not tune itself again."""
+"""What stands below an autotuned kernel, so that it does not tune itself again. A function and its
+autotuner may have different names; one that no name of the file stands for tunes itself."""
 
 
 def pinned(source: str, configs: Mapping[str, str]) -> str:
@@ -20,5 +26,5 @@ def pinned(source: str, configs: Mapping[str, str]) -> str:
     whole = source.rstrip() + "\n"
     if not configs:
         return whole
-    pins = [f"_pin({name}, {config!r})\n" for name, config in configs.items()]
+    pins = [f"_pin({name!r}, {config!r})\n" for name, config in configs.items()]
     return whole + "\n\n" + PINNED + "".join(pins)
