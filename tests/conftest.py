@@ -1,6 +1,7 @@
 """Tests marked `gpu` are skipped on a machine without an NVIDIA GPU, of those marked `slow` one in
 SAMPLED runs unless `--all` or their file is asked for; none sees another's cache, and of those
-that run on a GPU one at a time."""
+that run on a GPU one at a time. Those marked `slow(turn=N)` take turns, one of TURNS with each
+commit: they are what users run, and too long for every time."""
 
 import gc
 import os
@@ -11,9 +12,10 @@ import pytest
 
 from beamsearch.gpu.environment import devices
 from beamsearch.records.file_lock import in_turn
-from tests.sample import is_drawn
+from tests.sample import is_drawn, is_turn
 
-SAMPLED = 12
+SAMPLED = 16
+TURNS = 3
 
 
 def pytest_addoption(parser):
@@ -31,7 +33,10 @@ def pytest_collection_modifyitems(config, items):
             # A file that is slow as a whole has a setup that its tests share.
             whole = any(m.name == "slow" for m in item.getparent(pytest.Module).own_markers)
             name = item.path.name if whole else Path(item.nodeid).name
-            if mark and not mark.kwargs.get("always") and not is_drawn(name, SAMPLED):
+            if not mark or mark.kwargs.get("always"):
+                continue
+            turn = mark.kwargs.get("turn")
+            if not (is_drawn(name, SAMPLED) if turn is None else is_turn(turn, TURNS)):
                 item.add_marker(pytest.mark.skip(reason="slow, and not its turn; --all runs it"))
     for item in items:
         if item.get_closest_marker("ray") and find_spec("ray") is None:

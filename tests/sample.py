@@ -20,3 +20,8 @@ def is_drawn(name: str, among: int) -> bool:
     """Whether what has this name is the one of so many whose turn it is."""
     drawn = hashlib.sha256(f"{commit()} {name}".encode()).digest()
     return int.from_bytes(drawn[:8]) % among == 0
+
+
+def is_turn(turn: int, of: int) -> bool:
+    """Whether it is this one's turn: of so many, each commit has exactly one."""
+    return int.from_bytes(hashlib.sha256(commit().encode()).digest()[:8]) % of == turn

@@ -10,7 +10,7 @@ from tests.api.process import python
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("[0-9]*.py"))
-pytestmark = pytest.mark.slow(always=True)
+pytestmark = pytest.mark.slow(turn=0)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tests import PYTHONPATH, ROOT
 from tests.api.process import python
 from tests.documents import FENCE, read_page, write_files
 
-pytestmark = pytest.mark.slow(always=True)
+pytestmark = pytest.mark.slow(turn=1)
 
 
 def script_of(page) -> str:

@@ -13,7 +13,7 @@ from tests.sample import is_drawn
 
 CASES = read_cases()
 WITHOUT_GPU = [case for case in CASES if not case.needs_gpu]
-SAMPLED = {"honest": 60, "cheats": 30, "wrong": 24, "hostile": 4}
+SAMPLED = {"honest": 90, "cheats": 45, "wrong": 36, "hostile": 4}
 """One in so many is judged in each run of the tests; all take half an hour on two cores that do
 something else too. Honest ones go all the way."""
 
