@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 PINNED = '''def _pin(name, choice):
-    """Choose what was timed for this function, where this Triton still has it under that name."""
+    """Choose what was timed for this function, where this Triton has it too."""
+
+    def words(config):  # a Triton may have more options, not set
+        return {word for word in str(config).split(", ") if not word.endswith(": None")}
+
     for found in list(globals().values()):
         tuners = []
         while type(found).__module__.startswith("triton.") and hasattr(found, "fn"):
@@ -13,7 +17,8 @@ PINNED = '''def _pin(name, choice):
             found = found.fn
         if getattr(found, "__name__", None) == name:
             for tuner in tuners:
-                tuner.configs = [c for c in tuner.configs if str(c) == choice] or tuner.configs
+                same = [c for c in tuner.configs if words(c) == words(choice)]
+                tuner.configs = same or tuner.configs
 
 
 '''

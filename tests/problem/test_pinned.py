@@ -56,11 +56,18 @@ def test_a_kernel_has_the_configuration_that_was_timed(tmp_path: Path, way: str)
     assert len(made["untouched"].configs) == 3
 
 
+def test_it_is_found_where_another_triton_has_more_options(tmp_path: Path) -> None:
+    said = "BLOCK: 128, num_warps: 4, num_ctas: 1, num_stages: 3, of_another: None"
+    (tmp_path / "kernel.py").write_text(pinned(KERNEL, {"other": said}))
+    (config,) = runpy.run_path(str(tmp_path / "kernel.py"))["untouched"].configs
+    assert config.kwargs == {"BLOCK": 128}
+
+
 @pytest.mark.parametrize("source", ["tuned = None\n", KERNEL])
 def test_a_function_or_a_configuration_that_is_not_there_is_no_error(
     tmp_path: Path, source: str
 ) -> None:
-    configs = {"body": "BLOCK: 128", "other": "of another Triton"}
+    configs = {"body": "BLOCK: 128", "other": "BLOCK: 999"}
     (tmp_path / "kernel.py").write_text(pinned(source, configs))
     made = runpy.run_path(str(tmp_path / "kernel.py"))
     assert "untouched" not in made or len(made["untouched"].configs) == 3
