@@ -17,6 +17,10 @@ class ProblemError(UsageError):
     """A problem that is unknown, ambiguous, or does not load."""
 
 
+class ShortOfMemory(ProblemError):
+    """A problem found too little of a GPU's memory; others may have had the rest."""
+
+
 class KernelError(UsageError):
     """A kernel file that does not parse, has no entry point, or cannot be bound."""
 

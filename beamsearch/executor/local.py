@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from beamsearch.baselines.floor import beaten_floor, measure_floor
 from beamsearch.baselines.inductor.capture import compile_reference
-from beamsearch.errors import BeamsearchError, UsageError
+from beamsearch.errors import BeamsearchError, ShortOfMemory, UsageError
 from beamsearch.executor.executor import timed_again
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.capture.ahead import Apart, Means
@@ -105,10 +105,16 @@ class LocalExecutor:
 
     def run(self, job: Job[R]) -> R:
         """The job's record. Raises BeamsearchError."""
+        was_short = False
         try:
             return cast("R", self._run(job))
         except ServerLost:  # its successor is there already; the candidate may be innocent
-            return cast("R", self._run(job))
+            pass
+        except ShortOfMemory:  # until this is over, what the job took is not given back
+            was_short = True
+        if was_short and self._measuring is not None:
+            self._measuring.make_room()
+        return cast("R", self._run(job))
 
     def _run(self, job: Job[R]) -> BaseModel:
         if isinstance(job, JudgeJob):

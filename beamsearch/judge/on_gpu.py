@@ -14,7 +14,7 @@ from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage, Work
 from beamsearch.judge.arguments import ALWAYS_DRAWN, Layout, meta_arguments, order_for
 from beamsearch.judge.capture.ahead import Captures, Means
-from beamsearch.judge.capture.forms import Captured, Form, configurations, none_of
+from beamsearch.judge.capture.forms import Captured, Form, configurations
 from beamsearch.judge.nvidia_tools.under_tools import Profilers, check_memory
 from beamsearch.judge.rejection import (
     FIRST_CALL_S,
@@ -31,8 +31,7 @@ from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, source_of, write_source
 from beamsearch.judge.timing.measure import Comparer, Visit
-from beamsearch.judge.timing.sweep import Sweeper
-from beamsearch.judge.timing.timing import prepare, time_calls
+from beamsearch.judge.timing.sweep import Sweeper, tuned
 from beamsearch.judge.verification.decide import check_elsewhere, shapes_for
 from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.own_python import (
@@ -57,8 +56,6 @@ from kernel_profiling.profile import Profile
 
 CLOSE_S = 5.0
 """Seconds to wait for the lane at the end."""
-TUNING_CALLS = 5
-"""Timed calls by which an autotuned kernel's configuration is chosen."""
 TRUE_SETS = 5
 """Input sets at the true shapes, each from a seed of its own: `ALWAYS_DRAWN` that every candidate
 meets, and others that follow from its source. A thorough judgement takes one of each."""
@@ -86,8 +83,9 @@ class MeasuringJudge:
         means: Means,
     ) -> None:
         torch.cuda.set_device(device)
-        check_fits(problem, torch.cuda.mem_get_info(device)[0])
         self._visit = Visit(problem, gpu, device)
+        self._room = self._visit.room
+        check_fits(problem, self._room.wait_to_begin())
         self.device_name, self.gpu_uuid = self._visit.device_name, self._visit.gpu_uuid
         self.visit = self._visit.name
         self._problem = problem
@@ -122,8 +120,18 @@ class MeasuringJudge:
     def judge(
         self, subject: Subject, *, seen: Mapping[str, str], thorough: bool, sanitize: bool
     ) -> Judgement:
-        """Verdict, and the measured time where it is correct. Options as in `JudgeJob`."""
-        source = source_of(subject)
+        """Verdict, and the measured time where it is correct. Options as in `JudgeJob`. A kernel
+        that finds too little memory while others have it is judged again."""
+        judged = partial(self._judged, source_of(subject), seen, thorough, sanitize)
+        judgement, was_short = judged()
+        if was_short and self.make_room():
+            judgement, _ = judged()
+        return judgement
+
+    def _judged(
+        self, source: str, seen: Mapping[str, str], thorough: bool, sanitize: bool
+    ) -> tuple[Judgement, bool]:
+        """The same, and whether it was memory that was missing."""
         log = Log()
         try:
             captured, path = self._captures.captured(source, self._scratch, log)
@@ -145,8 +153,8 @@ class MeasuringJudge:
                         calls = [*small, ("the true shapes", self._problem, form)]
                         check_memory(calls, self._device, self._scratch, log)
         except Rejected as rejection:
-            return Judgement(verdict=log.rejected(rejection))
-        return Judgement(verdict=log.correct(), measurement=measurement)
+            return Judgement(verdict=log.rejected(rejection)), rejection.short_of_memory
+        return Judgement(verdict=log.correct(), measurement=measurement), False
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
         """Begin to compile kernels that will be judged, the input sets that the first one needs,
@@ -205,7 +213,8 @@ class MeasuringJudge:
                 failed[name] = rejection.reason
         called = [] if job.own_python == "none" else [sources[name] for name in forms]
         with self._python.opened(called) as call, self._holding("comparing"):
-            self._make_room()
+            if self._room.stays_crowded(self._true):  # subjects have results of their own
+                self._room.give_back(self._true, self._candidates)
             with (
                 fitting(f"{self._problem.name} does not fit here beside what is timed"),
                 self._visit.timed_inputs(self._true_sets()) as timed,
@@ -286,8 +295,7 @@ class MeasuringJudge:
             finally:
                 with fitting(self._too_large):
                     self._true.mend()
-                if self._visit.is_half_full:
-                    self._true.release()
+                self._room.rest(self._true, self._candidates)
 
     def _make_sets(self, source: str) -> None:
         """The sets that a kernel is judged on, while it is compiled. What goes wrong goes wrong
@@ -296,13 +304,15 @@ class MeasuringJudge:
             if not self._closed.is_set():
                 self._true_sets(source_key(source), TRUE_SETS)
 
-    def _make_room(self) -> None:
-        """Where there is too little room, give back what input sets take beyond one: subjects of a
-        comparison have results of their own."""
-        if self._visit.stays_crowded(self._true):
-            if self._candidates is not None:
-                self._candidates.end()  # it has them mapped
-            self._true.store_only(self._true_sets()[0])
+    def make_room(self) -> bool:
+        """Give back what can be made again, and have others do so, where memory is short though
+        nobody works; whether it was."""
+        with self._lane.held(work="preparing"):
+            if not self._room.is_half_full:
+                return False
+            self._room.give_back(self._true, self._candidates)
+        self._room.wait()
+        return True
 
     def _baseline_runner(self) -> RunnerProcess:
         if self._baselines is None or not self._baselines.alive:
@@ -336,21 +346,8 @@ class MeasuringJudge:
         return forms[min(times, key=times.__getitem__)]
 
     def _times_of(self, forms: Sequence[Form]) -> dict[int, float]:
-        times: dict[int, float] = {}
-        rejections: list[Rejected] = []
         with self._visit.timed_inputs(self._true_sets()) as timed:
-            for number, form in enumerate(forms):
-                try:
-                    with self._loaded(f"form {number}", form) as replay:
-                        prepare(replay, timed, FIRST_CALL_S)
-                        samples = time_calls(replay, timed, TUNING_CALLS)
-                        times[number] = min(sample.ms for sample in samples)
-                except Rejected as rejection:
-                    rejections.append(rejection)
-                    self._true.mend()
-        if not times:
-            raise none_of(forms, rejections[0])
-        return times
+            return tuned(forms, timed, self._loaded)
 
     def _true_sets(self, key: str = "", count: int = ALWAYS_DRAWN) -> list[InputSet]:
         """Those a candidate of this key is run on; the first of them are everybody's. Raises
@@ -393,4 +390,7 @@ class MeasuringJudge:
                 return measurement.with_values(**found)
             except torch.OutOfMemoryError as error:
                 reason = "takes so much GPU memory that none is left to check its results with"
-                raise Rejected(Outcome.CRASHED, Stage.TRUE_SHAPES, reason) from error
+                rejected = Rejected(
+                    Outcome.CRASHED, Stage.TRUE_SHAPES, reason, short_of_memory=True
+                )
+                raise rejected from error

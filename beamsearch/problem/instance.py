@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from beamsearch.errors import ProblemError
+from beamsearch.errors import ProblemError, ShortOfMemory
 from beamsearch.problem.input_values import Distribution, draw, vary_constants
 from beamsearch.problem.kernel import CallArguments, gradient_names
 from beamsearch.problem.outputs import outputs_of
@@ -91,13 +91,13 @@ class Instance:
 
 @contextmanager
 def fitting(told: str) -> Iterator[None]:
-    """A ProblemError in place of PyTorch's own error of too little memory."""
+    """ShortOfMemory in place of PyTorch's own error of too little memory."""
     import torch
 
     try:
         yield
     except torch.OutOfMemoryError as error:
-        raise ProblemError(
+        raise ShortOfMemory(
             f"{told}: {one_line(str(error))}; free memory there, or give a smaller --scale"
         ) from error
 

@@ -80,6 +80,14 @@ class RunnerProcess:
             with suppress(ToldError, ProcessDied, DeadlineMissed):
                 self.ask("drop", OPEN_S, name=name)
 
+    def unmap(self) -> None:
+        """Have it give up what it has of the judge's memory; nothing may be bound to it."""
+        if self.alive:
+            try:
+                self._conversation.unmap(OPEN_S)
+            except (ToldError, ProcessDied, DeadlineMissed):
+                self.end()
+
     def end(self) -> None:
         """End the process for certain."""
         if not self.alive:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from beamsearch.gpu.driver import DriverError, create, open_descriptor
+from beamsearch.gpu.driver import DriverError, Mapping, create, open_descriptor
 from beamsearch.judge.sandbox.protocol import Worker, open_tensor
 
 Answer = dict[str, Any]
@@ -172,6 +172,7 @@ class MappingWorker(Worker):
     def __init__(self) -> None:
         self.device = "cpu"
         self._storages: dict[int, torch.UntypedStorage] = {}
+        self._mappings: list[Mapping] = []
         # Bound here so that a candidate that patches modules patches nothing we use.
         self._plain = (torch.Tensor, torch.nn.Parameter)
         self._copy: Any = torch._C.TensorBase.copy_
@@ -189,12 +190,22 @@ class MappingWorker(Worker):
         for place, descriptor in zip(places, self.descriptors, strict=True):
             size, index = place["bytes"], torch.device(self.device).index
             if place["memory"] == "driver":
-                storage: Any = open_descriptor(descriptor, size, index).tensor().untyped_storage()
+                self._mappings.append(open_descriptor(descriptor, size, index))
+                storage: Any = self._mappings[-1].tensor().untyped_storage()
             else:
                 path = f"/proc/self/fd/{descriptor}"
                 storage = torch.UntypedStorage.from_file(path, True, size)
             self._storages[place["id"]] = storage
             os.close(descriptor)
+        return {}
+
+    def do_unmap(self) -> Answer:
+        """Give up all memory of the judge's; nothing uses it any more."""
+        self.wait()
+        self._storages.clear()
+        for mapping in self._mappings:
+            mapping.close()
+        self._mappings.clear()
         return {}
 
     def storage(self, place: dict[str, Any]) -> torch.UntypedStorage:

@@ -179,6 +179,11 @@ class Conversation:
         except Gone as error:
             raise ProcessDied(self._how_it_died(str(error))) from error
 
+    def unmap(self, timeout_s: float) -> None:
+        """Have the other side give up all memory that was handed over. Raises as `ask`."""
+        self.ask("unmap", timeout_s)
+        self._handed_over.clear()
+
     def _exchange(
         self, request: dict[str, Any], deadline: float, descriptors: Sequence[int] = ()
     ) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from beamsearch.gpu.gauges import GpuState, gpu_state
 from beamsearch.gpu.stopwatch import flush_bytes
 from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Log, Rejected, guarded
+from beamsearch.judge.room import Room
 from beamsearch.judge.runner.client import CALL, Replay, RunnerProcess
 from beamsearch.judge.runner.reference import COMPILE_MODES, problem_message
-from beamsearch.judge.sandbox.memory import SHORT
 from beamsearch.judge.timing.least_time import below_arithmetic, impossible, needed_share
 from beamsearch.judge.timing.timing import (
     UNTIMED_CALLS,
@@ -28,7 +28,7 @@ from beamsearch.judge.timing.timing import (
     time_calls,
     undisturbed,
 )
-from beamsearch.judge.verification.inputs import InputSet, InputSets
+from beamsearch.judge.verification.inputs import InputSet
 from beamsearch.judge.verification.stages import bind
 from beamsearch.problem.least_work import least_work
 from beamsearch.problem.problem import Problem
@@ -54,9 +54,6 @@ ROUNDS = 10
 takes above 30 ms."""
 TURN_MS = 5.0
 """Kernel time of one turn."""
-ROOM_CALLS = 4
-"""A subject is to find room for so many times what the problem reads and writes, for results and a
-library's workspaces, and memory that is not short. Half of the GPU's is always enough."""
 LOST = "the process that timed it was lost by another subject's fault"
 
 
@@ -74,27 +71,8 @@ class Visit:
         self.problem = problem
         self._gpu = gpu
         self._device = f"cuda:{device}"
+        self.room = Room(problem, self._device)
         self._work = least_work(problem)
-
-    @property
-    def is_half_full(self) -> bool:
-        """Whether more than half of the GPU's memory is taken."""
-        free, total = torch.cuda.mem_get_info(torch.device(self._device))
-        return 2 * free < total
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether a subject has too little room in the GPU's memory."""
-        free, total = torch.cuda.mem_get_info(torch.device(self._device))
-        room = max(total // SHORT, ROOM_CALLS * self._work.least_bytes)
-        return free < min(room, total // 2)
-
-    def stays_crowded(self, sets: InputSets) -> bool:
-        """Whether it is also where torch gave back what it only keeps."""
-        if not self.is_crowded:
-            return False
-        sets.release()
-        return self.is_crowded
 
     @contextmanager
     def timed_inputs(self, bound: Sequence[InputSet]) -> Iterator[InputSet]:
@@ -353,7 +331,7 @@ class Comparer:
 
     def _make_room(self, name: str) -> None:
         """One at a time from when there is too little room and others have a part of it."""
-        is_crowded = self.visit.stays_crowded(self.timed.sets)
+        is_crowded = self.visit.room.stays_crowded(self.timed.sets)
         others = [timing for other, timing in self._timings.items() if other != name]
         if others and is_crowded and not self._one_at_a_time:
             self._one_at_a_time = True

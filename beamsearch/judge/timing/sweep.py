@@ -1,12 +1,12 @@
 """Forms of one kernel timed against each other: which launch parameters and block sizes gain."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from beamsearch.judge.capture.forms import Form
-from beamsearch.judge.rejection import GPU_CALL_S, Rejected
-from beamsearch.judge.timing.timing import UNTIMED_CALLS, time_calls
+from beamsearch.judge.capture.forms import Form, none_of
+from beamsearch.judge.rejection import FIRST_CALL_S, GPU_CALL_S, Rejected
+from beamsearch.judge.timing.timing import UNTIMED_CALLS, prepare, time_calls
 from beamsearch.judge.verification.inputs import InputSet
 from beamsearch.judge.verification.stages import Loader, bind, call_once
 from beamsearch.records.job import Sweep
@@ -19,6 +19,8 @@ LATER_CALLS = 12
 """Of those that are left, in each of two turns."""
 GO_ON = 4
 """One in four goes on, and at least two."""
+TUNING_CALLS = 5
+"""Timed calls by which an autotuned kernel's configuration is chosen."""
 
 
 @dataclass
@@ -75,3 +77,21 @@ class Sweeper:
             bind(replay, self.timed.shared, GPU_CALL_S)
             samples = time_calls(replay, self.timed, UNTIMED_CALLS + calls)[UNTIMED_CALLS:]
         return statistics.median(sample.ms for sample in samples)
+
+
+def tuned(forms: Sequence[Form], timed: InputSet, load: Loader) -> dict[int, float]:
+    """Milliseconds of an autotuned kernel's forms, by number: the best of few calls each. Needs the
+    lane. Raises Rejected where none can be timed."""
+    times: dict[int, float] = {}
+    rejections: list[Rejected] = []
+    for number, form in enumerate(forms):
+        try:
+            with load(f"form {number}", form) as replay:
+                prepare(replay, timed, FIRST_CALL_S)
+                times[number] = min(s.ms for s in time_calls(replay, timed, TUNING_CALLS))
+        except Rejected as rejection:
+            rejections.append(rejection)
+            timed.sets.mend()
+    if not times:
+        raise none_of(forms, rejections[0])
+    return times

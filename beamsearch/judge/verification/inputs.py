@@ -324,16 +324,22 @@ class InputSets:
         elif self._device != "cpu":
             give_back_if_short(self._device)
 
-    def store_only(self, kept: InputSet) -> None:
-        """Give back the memory of all other sets: from now on they are made anew each time. No
-        process may have them mapped that shall see the memory free."""
+    def store_one(self) -> None:
+        """Give back the memory of all sets but one, of the problem's own distribution where it has
+        one: from now on the others are made anew each time. No process may have them mapped that
+        shall see the memory free."""
         with self._lock:
-            for inputs in self._sets.values():
-                if inputs is not kept and inputs.shared is not None:
-                    for buffer in inputs.shared.inputs:
-                        buffer.close()
-                    inputs.shared = None
-                    inputs.expected = [item.without_oracle() for item in inputs.expected]
+            stored = [inputs for inputs in self._sets.values() if inputs.shared is not None]
+            stored.sort(key=lambda inputs: inputs.distribution != "own")
+            for inputs in stored[1:]:
+                assert inputs.shared is not None
+                for buffer in inputs.shared.inputs:
+                    buffer.close()
+                inputs.shared = None
+                inputs.expected = [item.without_oracle() for item in inputs.expected]
+            for buffer in self.spare:
+                buffer.close()
+            self.spare = []
         self.release()
 
     def mend(self) -> None:

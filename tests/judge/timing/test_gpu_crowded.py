@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from beamsearch.judge import room
 from beamsearch.judge.timing import measure
 from beamsearch.judge.verification.inputs import InputSet
 from beamsearch.records.job import CompareJob, Subject
@@ -56,7 +57,7 @@ def test_all_have_their_times_where_they_do_not_fit_together(
         free, _ = torch.cuda.mem_get_info()
         held.append(torch.empty(free - left_gib * GIB, dtype=torch.uint8, device="cuda"))
         frees = torch.cuda.memory_stats()["num_device_free"]
-        monkeypatch.setattr(measure, "ROOM_CALLS", 64)  # a subject is to find half of the memory
+        monkeypatch.setattr(room, "SUBJECT_CALLS", 64)  # a subject is to find half of the memory
         crowded = executor.run(CompareJob(subjects=SUBJECTS))
         frees = torch.cuda.memory_stats()["num_device_free"] - frees
         unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from beamsearch.judge.rejection import Rejected
+from beamsearch.judge.room import Room
 from beamsearch.judge.timing import measure, timing
 from beamsearch.records.job import Subject
 from beamsearch.records.verdict import Outcome, Stage
@@ -73,10 +74,14 @@ class Visit:
         self.gpu = gpu
 
     @property
+    def room(self) -> Visit:
+        return self
+
+    @property
     def is_crowded(self) -> bool:
         return self.gpu.is_crowded
 
-    stays_crowded = measure.Visit.stays_crowded
+    stays_crowded = Room.stays_crowded
 
     def measurement(self, samples: Sequence[measure.Sample], *_: object) -> int:
         return len(samples)
@@ -147,9 +152,9 @@ def test_none_is_bound_beside_another_where_there_is_too_little_room(compare, gp
 )
 def test_how_much_room_a_subject_is_to_find(monkeypatch, least_gib, free_gib, is_crowded):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free_gib << 30, 80 << 30))
-    visit = measure.Visit.__new__(measure.Visit)
-    visit._device, visit._work = "cuda:0", SimpleNamespace(least_bytes=least_gib << 30)
-    assert visit.is_crowded is is_crowded
+    room = Room.__new__(Room)
+    room._device, room._least_bytes = torch.device("cuda:0"), least_gib << 30
+    assert room.is_crowded is is_crowded
 
 
 @pytest.mark.parametrize("in_runner", [True, False])

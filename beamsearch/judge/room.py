@@ -1,0 +1,87 @@
+"""Room in a GPU's memory, which the judges of several runs share. Each takes what it needs while it
+has the lane, and leaves room for the next."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from beamsearch.judge.runner.client import RunnerProcess
+from beamsearch.judge.sandbox.memory import SHORT
+from beamsearch.judge.verification.inputs import InputSets
+from beamsearch.problem.least_work import least_work
+from beamsearch.problem.memory import needed
+from beamsearch.problem.problem import Problem
+
+SUBJECT_CALLS = 4
+"""A subject is to find room for so many times what the problem reads and writes, for results and a
+library's workspaces, and memory that is not short. Half of the GPU's is always enough."""
+REST_SHARE = 0.4
+"""Part of the memory that is to be free while nobody works. On a GPU of 80 GB three judges kept
+52 GB of sets, and the next job of a problem of 4.3 GB needed more than the 27 GB that were left."""
+WAIT_S = 20.0
+"""Seconds for others to end a job and give back what it took."""
+LOOK_S = 0.2
+
+
+class Room:
+    """The memory of one GPU, as the judge of one problem wants it."""
+
+    def __init__(self, problem: Problem, device: str) -> None:
+        self._problem = problem
+        self._device = torch.device(device)
+        self._least_bytes = least_work(problem).least_bytes
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether more than half of the memory is taken."""
+        free, total = self._memory()
+        return 2 * free < total
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a subject of a comparison has too little."""
+        free, total = self._memory()
+        room = max(total // SHORT, SUBJECT_CALLS * self._least_bytes)
+        return free < min(room, total // 2)
+
+    def stays_crowded(self, sets: InputSets) -> bool:
+        """Whether it is also where torch gave back what it only keeps."""
+        if not self.is_crowded:
+            return False
+        sets.release()
+        return self.is_crowded
+
+    def rest(self, sets: InputSets, candidates: RunnerProcess | None) -> None:
+        """Leave room for whoever has the lane next."""
+        if self.is_half_full:
+            sets.release()
+        free, total = self._memory()
+        if free < REST_SHARE * total:
+            self.give_back(sets, candidates)
+
+    def give_back(self, sets: InputSets, candidates: RunnerProcess | None) -> None:
+        """Give back all input sets but one; `candidates` is the runner that has them mapped. From
+        then on the others are made anew each time."""
+        if candidates is not None:
+            candidates.unmap()
+        sets.store_one()
+
+    def wait(self) -> None:
+        """Until others have left room; not for ever. Whoever has the lane keeps them from it."""
+        deadline = time.monotonic() + WAIT_S
+        while self.is_half_full and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+
+    def wait_to_begin(self) -> int:
+        """The bytes that are free: once the problem fits, or others had time to leave room."""
+        deadline = time.monotonic() + WAIT_S
+        need = needed(self._problem).total
+        while (free := self._memory()[0]) < need and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+        return free
+
+    def _memory(self) -> tuple[int, int]:
+        """Bytes that are free, and all."""
+        return torch.cuda.mem_get_info(self._device)
