@@ -7,7 +7,7 @@ import re
 from beamsearch.proposer.prompts.wording import one_line, size
 from kernel_profiling.compiler.occupancy import limits_per_sm
 from kernel_profiling.findings.budget import UNITS, WAITS, Budget, make_case
-from kernel_profiling.findings.whole_call import matrix_work
+from kernel_profiling.findings.whole_call import matrix_work, stored_bytes
 from kernel_profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
 from kernel_profiling.profile import Floor, Launch, Profile
 
@@ -24,6 +24,11 @@ CONFIGURATIONS = 6
 SMALL_LAUNCH = 0.02
 """Share of the call below which a launch is told in short."""
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "registers": "registers"}
+L2_WAYS = {
+    "l2_to_sm_busy": " (on the way out: loads)",
+    "sm_to_l2_busy": " (on the way in: stores, and the requests of loads)",
+}
+"""What it is that makes the L2 busy, where it is not looking up sectors."""
 _UNSET = re.compile(r",? ?\b(num_ctas: 1|maxnreg: None)\b")
 """Parts of an autotuner's configuration that say nothing."""
 
@@ -58,10 +63,12 @@ def _traffic(profile: Profile, floor: Floor | None) -> str:
         moved = profile.traffic.get(level)
         if moved is None:
             continue
+        stored = stored_bytes(profile) if level == "l2" else None
+        of_it = f" ({size(stored)} of it stores)" if stored else ""
         least = floor.least_bytes if floor else 0
         multiple = f", {tilde}{moved / least:.3g} times the least" if least else ""
         takes = f" (takes {tilde}{moved / rates[level] / 1e6:.3g} ms)" if level in rates else ""
-        parts.append(f"{name} {tilde}{size(moved)}{multiple}{takes}")
+        parts.append(f"{name} {tilde}{size(moved)}{of_it}{multiple}{takes}")
     missing = [name for level, name in LEVELS.items() if level not in profile.traffic]
     if missing:
         parts.append(f"{', '.join(missing)} missing")
@@ -146,8 +153,16 @@ def _busy(budget: Budget, launch: Launch) -> str:
     waits = {name: launch.metrics.get(name, 0.0) for name in WAITS}
     nothing = [f"{share:.0%} for {WAITS[n]}" for n, share in waits.items() if share >= WAITED]
     idle = f"; waiting {', '.join(nothing)}" if nothing else ""
-    units = ", ".join(f"{UNITS[unit][0]} {budget.busy[unit]:.0%}" for unit in told)
+    units = ", ".join(
+        f"{UNITS[unit][0]} {budget.busy[unit]:.0%}{_way(unit, launch)}" for unit in told
+    )
     return f" Busy: {units}{idle}." if units else ""
+
+
+def _way(unit: str, launch: Launch) -> str:
+    """Of the L2, with what it is busy."""
+    metrics = UNITS[unit][1]
+    return L2_WAYS.get(max(metrics, key=lambda metric: launch.metrics.get(metric, 0.0)), "")
 
 
 def part_of(name: str) -> Gpu | None:
