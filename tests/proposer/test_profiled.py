@@ -27,8 +27,8 @@ def told(**metrics: float) -> str:
 @pytest.mark.parametrize(
     ("metrics", "said"),
     [
-        ({"sm_to_l2_busy": 65.0, "l2_to_sm_busy": 14.0}, "65% (on the way in: stores, and the"),
-        ({"sm_to_l2_busy": 10.0, "l2_to_sm_busy": 70.0}, "70% (on the way out: loads)"),
+        ({"sm_to_l2_busy": 65.0, "l2_to_sm_busy": 14.0}, "65% (way in: stores)"),
+        ({"sm_to_l2_busy": 10.0, "l2_to_sm_busy": 70.0}, "70% (way out: loads)"),
         ({"sm_to_l2_busy": 10.0, "l2_to_sm_busy": 14.0}, "33%."),
         ({}, "33%."),
     ],
@@ -38,5 +38,5 @@ def test_the_l2_is_told_with_what_it_is_busy(metrics: dict[str, float], said: st
 
 
 def test_stores_are_told_apart_where_they_are_counted() -> None:
-    assert "L2 500 MB (320 MB of it stores)" in told()
-    assert "stores" not in told(l1_store_sectors=0.0)
+    assert "L2 500 MB (320 MB stored)" in told()
+    assert "stored" not in told(l1_store_sectors=0.0)

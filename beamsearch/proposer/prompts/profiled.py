@@ -25,8 +25,8 @@ SMALL_LAUNCH = 0.02
 """Share of the call below which a launch is told in short."""
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "registers": "registers"}
 L2_WAYS = {
-    "l2_to_sm_busy": " (on the way out: loads)",
-    "sm_to_l2_busy": " (on the way in: stores, and the requests of loads)",
+    "l2_to_sm_busy": " (way out: loads)",
+    "sm_to_l2_busy": " (way in: stores)",
 }
 """What it is that makes the L2 busy, where it is not looking up sectors."""
 _UNSET = re.compile(r",? ?\b(num_ctas: 1|maxnreg: None)\b")
@@ -64,7 +64,7 @@ def _traffic(profile: Profile, floor: Floor | None) -> str:
         if moved is None:
             continue
         stored = stored_bytes(profile) if level == "l2" else None
-        of_it = f" ({size(stored)} of it stores)" if stored else ""
+        of_it = f" ({size(stored)} stored)" if stored else ""
         least = floor.least_bytes if floor else 0
         multiple = f", {tilde}{moved / least:.3g} times the least" if least else ""
         takes = f" (takes {tilde}{moved / rates[level] / 1e6:.3g} ms)" if level in rates else ""
