@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 
+from beamsearch.errors import ProblemError
 from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer
 from beamsearch.judge.sandbox.protocol import encode_arguments
 from beamsearch.problem.input_values import DISTRIBUTIONS, Distribution
@@ -81,6 +82,20 @@ def storages_of(instance: Instance) -> dict[int, torch.UntypedStorage]:
             storage = value.untyped_storage()
             found.setdefault(storage.data_ptr(), storage)
     return found
+
+
+def encoded(instance: Instance, name: str) -> dict[str, Any]:
+    """The arguments of a call as JSON, each storage by its number. Raises ProblemError, which names
+    the problem so, for what cannot be handed to a kernel."""
+    numbers = {pointer: number for number, pointer in enumerate(storages_of(instance))}
+    try:
+        return encode_arguments(
+            instance.arguments,
+            lambda tensor: numbers[tensor.untyped_storage().data_ptr()],
+            GUARD_BYTES,
+        )
+    except TypeError as error:
+        raise ProblemError(f"{name}: {error}") from error
 
 
 def fill_all(buffers: Sequence[Buffer], instance: Instance) -> None:

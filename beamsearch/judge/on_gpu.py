@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from beamsearch.errors import BeamsearchError, KernelError
+from beamsearch.errors import BeamsearchError, KernelError, ShortOfMemory
 from beamsearch.gpu.lane import Lane
 from beamsearch.gpu.usage import Usage, Work
 from beamsearch.judge.arguments import ALWAYS_DRAWN, Layout, meta_arguments, order_for
@@ -44,7 +44,7 @@ from beamsearch.judge.verification.robustness import check_determinism, laid_out
 from beamsearch.judge.verification.stages import run_sets
 from beamsearch.problem.input_values import DISTRIBUTIONS
 from beamsearch.problem.instance import fitting
-from beamsearch.problem.memory import check_fits
+from beamsearch.problem.memory import check_fits, needed
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import CompareJob, Comparison, Judgement, Subject, Sweep
@@ -54,6 +54,7 @@ from kernel_profiling.errors import NcuUnusable, ProfilingError
 from kernel_profiling.gpus import Gpu
 from kernel_profiling.profile import Profile
 
+TAKES_ALL = "takes so much GPU memory that none is left to check its results with"
 CLOSE_S = 5.0
 """Seconds to wait for the lane at the end."""
 TRUE_SETS = 5
@@ -85,7 +86,7 @@ class MeasuringJudge:
         torch.cuda.set_device(device)
         self._visit = Visit(problem, gpu, device)
         self._room = self._visit.room
-        check_fits(problem, self._room.wait_to_begin())
+        check_fits(problem, self._room.wait_for(needed(problem).total))
         self.device_name, self.gpu_uuid = self._visit.device_name, self._visit.gpu_uuid
         self.visit = self._visit.name
         self._problem = problem
@@ -131,8 +132,8 @@ class MeasuringJudge:
     def _judged(
         self, source: str, seen: Mapping[str, str], thorough: bool, sanitize: bool
     ) -> tuple[Judgement, bool]:
-        """The same, and whether it was memory that was missing."""
-        log = Log()
+        """The same, and whether it was the GPU's memory that was missing."""
+        log, on_gpu = Log(), False
         try:
             captured, path = self._captures.captured(source, self._scratch, log)
             unseen(seen, log)
@@ -141,6 +142,7 @@ class MeasuringJudge:
                 at = partial(self._captures.at, path, pins=captured.forms[0].pins)
                 more = (call, laid_out(self._problem, at)) if thorough else None
                 with self._holding("judging"):
+                    on_gpu = True
                     form = self._form(source, captured.forms)
                     measurement = self._measured(source, captured, form, log, more)
                     if sanitize:
@@ -153,7 +155,7 @@ class MeasuringJudge:
                         calls = [*small, ("the true shapes", self._problem, form)]
                         check_memory(calls, self._device, self._scratch, log)
         except Rejected as rejection:
-            return Judgement(verdict=log.rejected(rejection)), rejection.short_of_memory
+            return Judgement(verdict=log.rejected(rejection)), on_gpu and rejection.short_of_memory
         return Judgement(verdict=log.correct(), measurement=measurement), False
 
     def prepare(self, subjects: Sequence[Subject]) -> None:
@@ -213,6 +215,7 @@ class MeasuringJudge:
                 failed[name] = rejection.reason
         called = [] if job.own_python == "none" else [sources[name] for name in forms]
         with self._python.opened(called) as call, self._holding("comparing"):
+            self._true_sets()
             if self._room.stays_crowded(self._true):  # subjects have results of their own
                 self._room.give_back(self._true, self._candidates)
             with (
@@ -246,7 +249,7 @@ class MeasuringJudge:
         try:
             captured, path = self._captures.captured(source, self._scratch, Log())
             if key not in self._chosen:
-                with self._lane.held(work="profiling"):
+                with self._holding("profiling"):
                     self._form(source, captured.forms)
             form = self._chosen[key]
             if self._no_ncu is not None:
@@ -291,7 +294,8 @@ class MeasuringJudge:
         """The lane. Any candidate may write anywhere, and a lane that rests must not fill GPUs."""
         with self._lane.held(work=work):
             try:
-                yield
+                with fitting(self._too_large):
+                    yield
             finally:
                 with fitting(self._too_large):
                     self._true.mend()
@@ -301,8 +305,9 @@ class MeasuringJudge:
         """The sets that a kernel is judged on, while it is compiled. What goes wrong goes wrong
         again where they are needed, and is told there."""
         with suppress(BeamsearchError, RuntimeError), self._holding("preparing"):
-            if not self._closed.is_set():
-                self._true_sets(source_key(source), TRUE_SETS)
+            for count in range(1, TRUE_SETS + 1):
+                if not self._closed.is_set():
+                    self._true_sets(source_key(source), count)
 
     def make_room(self) -> bool:
         """Give back what can be made again, and have others do so, where memory is short though
@@ -388,9 +393,6 @@ class MeasuringJudge:
                 else:
                     log.not_checked.append(NOT_IN_A_RUN)
                 return measurement.with_values(**found)
-            except torch.OutOfMemoryError as error:
-                reason = "takes so much GPU memory that none is left to check its results with"
-                rejected = Rejected(
-                    Outcome.CRASHED, Stage.TRUE_SHAPES, reason, short_of_memory=True
-                )
-                raise rejected from error
+            except (torch.OutOfMemoryError, ShortOfMemory) as error:
+                where = Outcome.CRASHED, Stage.TRUE_SHAPES
+                raise Rejected(*where, TAKES_ALL, short_of_memory=True) from error

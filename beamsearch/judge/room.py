@@ -10,9 +10,6 @@ import torch
 from beamsearch.judge.runner.client import RunnerProcess
 from beamsearch.judge.sandbox.memory import SHORT
 from beamsearch.judge.verification.inputs import InputSets
-from beamsearch.problem.least_work import least_work
-from beamsearch.problem.memory import needed
-from beamsearch.problem.problem import Problem
 
 SUBJECT_CALLS = 4
 """A subject is to find room for so many times what the problem reads and writes, for results and a
@@ -28,16 +25,22 @@ LOOK_S = 0.2
 class Room:
     """The memory of one GPU, as the judge of one problem wants it."""
 
-    def __init__(self, problem: Problem, device: str) -> None:
-        self._problem = problem
+    def __init__(self, device: str, least_bytes: int) -> None:
+        """`least_bytes`: what the problem reads and writes."""
         self._device = torch.device(device)
-        self._least_bytes = least_work(problem).least_bytes
+        self._least_bytes = least_bytes
 
     @property
     def is_half_full(self) -> bool:
         """Whether more than half of the memory is taken."""
         free, total = self._memory()
         return 2 * free < total
+
+    @property
+    def is_short(self) -> bool:
+        """Whether less is free than is to be while nobody works."""
+        free, total = self._memory()
+        return free < REST_SHARE * total
 
     @property
     def is_crowded(self) -> bool:
@@ -57,13 +60,12 @@ class Room:
         """Leave room for whoever has the lane next."""
         if self.is_half_full:
             sets.release()
-        free, total = self._memory()
-        if free < REST_SHARE * total:
+        if self.is_short:
             self.give_back(sets, candidates)
 
     def give_back(self, sets: InputSets, candidates: RunnerProcess | None) -> None:
-        """Give back all input sets but one; `candidates` is the runner that has them mapped. From
-        then on the others are made anew each time."""
+        """Give back all input sets but one; `candidates` is the runner that has them mapped. Those
+        that are there are made anew each time from then on."""
         if candidates is not None:
             candidates.unmap()
         sets.store_one()
@@ -71,16 +73,18 @@ class Room:
     def wait(self) -> None:
         """Until others have left room; not for ever. Whoever has the lane keeps them from it."""
         deadline = time.monotonic() + WAIT_S
-        while self.is_half_full and time.monotonic() < deadline:
+        while self.is_short and time.monotonic() < deadline:
             time.sleep(LOOK_S)
 
-    def wait_to_begin(self) -> int:
-        """The bytes that are free: once the problem fits, or others had time to leave room."""
+    def wait_for(self, need_bytes: int) -> int:
+        """The bytes that are free: once they are so many, or others had time to leave room, or all
+        of the GPU's would not do."""
         deadline = time.monotonic() + WAIT_S
-        need = needed(self._problem).total
-        while (free := self._memory()[0]) < need and time.monotonic() < deadline:
+        while (memory := self._memory())[0] < need_bytes <= memory[1]:
+            if time.monotonic() > deadline:
+                break
             time.sleep(LOOK_S)
-        return free
+        return memory[0]
 
     def _memory(self) -> tuple[int, int]:
         """Bytes that are free, and all."""

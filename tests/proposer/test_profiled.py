@@ -5,7 +5,7 @@ import pytest
 from beamsearch.proposer.prompts.profiled import profiled
 from kernel_profiling.profile import Launch, Profile
 
-COUNTED = {"duration_us": 100.0, "l2_busy": 33.0, "l1_store_sectors": 10_000_000.0}
+COUNTED = {"duration_us": 100.0, "l2_busy": 33.0}
 
 
 def told(**metrics: float) -> str:
@@ -27,7 +27,7 @@ def told(**metrics: float) -> str:
 @pytest.mark.parametrize(
     ("metrics", "said"),
     [
-        ({"sm_to_l2_busy": 65.0, "l2_to_sm_busy": 14.0}, "65% (way in: stores)"),
+        ({"sm_to_l2_busy": 65.0, "l2_to_sm_busy": 14.0}, "65% (way in: stores, requests)"),
         ({"sm_to_l2_busy": 10.0, "l2_to_sm_busy": 70.0}, "70% (way out: loads)"),
         ({"sm_to_l2_busy": 10.0, "l2_to_sm_busy": 14.0}, "33%."),
         ({}, "33%."),
@@ -35,8 +35,3 @@ def told(**metrics: float) -> str:
 )
 def test_the_l2_is_told_with_what_it_is_busy(metrics: dict[str, float], said: str) -> None:
     assert f"the L2 {said}" in told(**metrics)
-
-
-def test_stores_are_told_apart_where_they_are_counted() -> None:
-    assert "L2 500 MB (320 MB stored)" in told()
-    assert "stored" not in told(l1_store_sectors=0.0)

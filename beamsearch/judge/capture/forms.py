@@ -52,7 +52,13 @@ def none_of(forms: Sequence[Form], first: Rejected) -> Rejected:
     """Why an autotuned kernel fails in every configuration: as the first does, which is named."""
     config = "; ".join(forms[0].pins.values())
     reason = f"each of its {len(forms)} configurations fails, the first ({config}) so: "
-    return Rejected(first.outcome, first.stage, reason + first.reason, raised=first.raised)
+    return Rejected(
+        first.outcome,
+        first.stage,
+        reason + first.reason,
+        raised=first.raised,
+        short_of_memory=first.short_of_memory,
+    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beamsearch.errors import BeamsearchError
+from beamsearch.errors import BeamsearchError, ShortOfMemory
 from beamsearch.judge.capture.compiling import Compiled
 from beamsearch.judge.runner.reference import COMPILES
 from beamsearch.judge.sandbox.clean_environment import start_python
@@ -44,13 +44,15 @@ class RunnerProcess:
         self.alive = True
 
     def open(self, device: int, l2_bytes: int) -> None:
-        """Take the GPU. Needs the lane. Raises BeamsearchError where it gives no context."""
+        """Take the GPU. Needs the lane. Raises BeamsearchError where it gives no context, and
+        ShortOfMemory where that is for want of memory."""
         try:
             self.ask("open", OPEN_S, device=device)
             self.ask("begin", OPEN_S, l2_bytes=l2_bytes)
         except (ToldError, ProcessDied, DeadlineMissed) as error:
             self.end()
-            raise BeamsearchError(
+            kind = ShortOfMemory if "out of memory" in str(error) else BeamsearchError
+            raise kind(
                 f"the GPU gives no context to the runner's process: {error}; see `nvidia-smi` for "
                 f"what else uses it, and {self._log}"
             ) from error

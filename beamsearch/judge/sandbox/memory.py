@@ -8,7 +8,7 @@ import fcntl
 import itertools
 import os
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -85,6 +85,17 @@ class SharedMemory:
                 told = place | {"memory": "driver", "fd": descriptor, "bytes": mapping.size}
                 return Buffer(mapping.tensor().untyped_storage(), told, mapping.close)
         return self._allocate_ipc(size, place)
+
+    def allocate_for(self, storages: Iterable[torch.UntypedStorage]) -> list[Buffer]:
+        """A buffer for each, guards included; or none of them where one finds no memory."""
+        made: list[Buffer] = []
+        try:
+            for storage in storages:
+                made.append(self.allocate(storage.nbytes() + 2 * GUARD_BYTES))
+        except torch.OutOfMemoryError:
+            close_all(made)
+            raise
+        return made
 
     def _allocate_ipc(self, size: int, place: dict[str, Any]) -> Buffer:
         """From a pool of its own: a mapped allocation is mapped whole, and nothing that candidates
@@ -250,6 +261,12 @@ class MappingWorker(Worker):
                     self._copy(open_tensor(place, mapped, self.device), value)
         self.wait()
         return {"results": described}
+
+
+def close_all(buffers: Iterable[Buffer]) -> None:
+    """Give back the memory of each."""
+    for buffer in buffers:
+        buffer.close()
 
 
 def _weighted(words: torch.Tensor, first: int) -> int:

@@ -71,8 +71,8 @@ class Visit:
         self.problem = problem
         self._gpu = gpu
         self._device = f"cuda:{device}"
-        self.room = Room(problem, self._device)
         self._work = least_work(problem)
+        self.room = Room(self._device, self._work.least_bytes)
 
     @contextmanager
     def timed_inputs(self, bound: Sequence[InputSet]) -> Iterator[InputSet]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from math import prod
 from typing import Literal
 
-from beamsearch.errors import ProblemError
+from beamsearch.errors import ProblemError, ShortOfMemory
 from beamsearch.judge.capture.ahead import USUAL_BLOCK
 from beamsearch.judge.capture.forms import Captured
 from beamsearch.judge.rejection import (
@@ -291,6 +291,8 @@ def check_elsewhere(
                 run_sets(replay, drawn, stage, log, GPU_CALL_S, FIRST_CALL_S)
                 if shrunk and nan:
                     check_not_a_number(replay, there, log, GPU_CALL_S, strict=strict)
+        except ShortOfMemory:
+            raise
         except ProblemError as error:
             log.not_checked.append(f"{item.label}: {error}")
         except Rejected as rejection:

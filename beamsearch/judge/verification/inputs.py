@@ -9,16 +9,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import torch
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.arguments import Layout, derive_seed, fill_all, rearranged, storages_of
-from beamsearch.judge.sandbox.memory import GUARD_BYTES, Buffer, SharedMemory, give_back_if_short
-from beamsearch.judge.sandbox.protocol import describe_tensor, encode_arguments, open_tensor
+from beamsearch.judge.arguments import (
+    Layout,
+    derive_seed,
+    encoded,
+    fill_all,
+    rearranged,
+    storages_of,
+)
+from beamsearch.judge.sandbox.memory import Buffer, SharedMemory, close_all, give_back_if_short
+from beamsearch.judge.sandbox.protocol import describe_tensor, open_tensor
 from beamsearch.judge.verification.negative_controls import (
     CannotTell,
     Sway,
@@ -32,15 +39,12 @@ from beamsearch.judge.verification.oracle import (
     oracle_dtype,
     run_oracle,
 )
-from beamsearch.judge.verification.tolerance import Difference
-from beamsearch.problem.input_values import DISTRIBUTIONS, NOT_A_NUMBER, Distribution
+from beamsearch.problem.input_values import DISTRIBUTIONS, Distribution
 from beamsearch.problem.instance import Instance, instantiate
 from beamsearch.problem.problem import Problem
 
 MEMORY_SHARE = 6
 """Sets take a sixth of a GPU's memory at most; one beyond that is made anew each time."""
-SWAY_ELEMENTS = 1 << 24
-"""Outputs of at most so many elements store how far they move: two bytes each."""
 ALWAYS_STORED = 2
 """Sets that stay in memory however large they are: timing rotates through them."""
 
@@ -148,39 +152,25 @@ class InputSet:
         try:
             yield given
         finally:
-            for buffer in (*given.inputs, *given.results):
-                if buffer not in sets.result_buffers.values():
-                    buffer.close()
+            kept = sets.result_buffers.values()
+            close_all(one for one in (*given.inputs, *given.results) if one not in kept)
 
     def _oracles(self, instance: Instance) -> list[Expected]:
         oracles = run_oracle(instance, instance.inputs, self.sets.wide)
         pairs = zip(self.expected, oracles, strict=True)
         return [replace(item, oracle=oracle) for item, oracle in pairs]
 
-    def compare(self, index: int, result: torch.Tensor) -> Difference:
-        """An output against its oracle. What is outside the tolerance is looked at again, by how
-        far rounding moves the outputs of these very inputs; not where they are whole numbers, which
-        are exact and whose ties a rounding would break.
+    def store(self) -> None:
+        """Keep it in memory, from its seed."""
+        instance = self.anew()
+        self.expected = self._oracles(instance)
+        self.shared = self.sets.hand_out(self, instance)
 
-        Raises CannotTell where the set turns out to prove nothing, which drops it.
-        """
-        plain = self.expected[index].difference(result)
-        if plain.passed or self.distribution in ("ties", NOT_A_NUMBER):
-            return plain
-        sets = self.sets
-        made = partial(sets.instance, distribution=self.distribution)
-        sway = self.sway or Sway(made, self.seed, sets.wide, sets.problem.dtype)
-        if sum(item.oracle.numel() for item in self.expected) <= SWAY_ELEMENTS:
-            self.sway = sway
-        try:
-            return sway.reconsider(plain, result, index, self.expected)
-        except torch.OutOfMemoryError:  # the tolerance alone decides
-            return replace(plain, unsure=True)
-        except CannotTell as reason:
-            sets.dropped[self.label] = f"{self.label}: where rounding is allowed for, {reason}"
-            raise
-        finally:
-            sets.release()
+    def give_back(self) -> None:
+        """Keep it in memory no longer."""
+        close_all(self.shared.inputs if self.shared else ())
+        self.shared = None
+        self.expected = [item.without_oracle() for item in self.expected]
 
     def repair(self) -> None:
         """Put back what a candidate wrote into shared inputs."""
@@ -274,6 +264,8 @@ class InputSets:
                     f"{'; '.join(self.dropped.values())}. Give it inputs whose outputs differ by "
                     "more than their rounding, or another --dtype."
                 )
+            if self._device != "cpu" and all(inputs.shared is None for inputs in drawn):
+                drawn[0].store()  # the one that was kept proves nothing, as showed since
             return drawn
 
     def _find(self, label: str, distribution: Distribution) -> InputSet | None:
@@ -295,16 +287,15 @@ class InputSets:
         instance = self.instance(seed, distribution)
         others = self.instance(seed + 1, distribution).inputs
         expected = expect(instance, others, wide, distribution, lost_in_sums(self.problem))
-        is_copied = self._device == "cpu"
-        made = InputSet(self, label, seed, distribution, expected, instance if is_copied else None)
-        if is_copied:
-            return made
+        if self._device == "cpu":
+            return InputSet(self, label, seed, distribution, expected, instance)
+        made = InputSet(self, label, seed, distribution, expected, None)
         size = sum(storage.nbytes() for storage in storages_of(instance).values())
         size += sum(item.oracle.nbytes for item in expected)
         budget = torch.cuda.mem_get_info(torch.device(self._device))[1] // MEMORY_SHARE
         if len(self._sets) < ALWAYS_STORED or self._stored_bytes + size <= budget:
-            self._stored_bytes += size
             made.shared = self.hand_out(made, instance)
+            self._stored_bytes += size
         else:
             made.expected = [item.without_oracle() for item in expected]
         return made
@@ -325,20 +316,15 @@ class InputSets:
             give_back_if_short(self._device)
 
     def store_one(self) -> None:
-        """Give back the memory of all sets but one, of the problem's own distribution where it has
-        one: from now on the others are made anew each time. No process may have them mapped that
-        shall see the memory free."""
+        """Give back the memory of all sets but one, of the problem's own distribution where that
+        proves something: from now on the others are made anew each time. No process may have them
+        mapped that shall see the memory free."""
         with self._lock:
             stored = [inputs for inputs in self._sets.values() if inputs.shared is not None]
-            stored.sort(key=lambda inputs: inputs.distribution != "own")
+            stored.sort(key=lambda inputs: (not inputs.proves, inputs.distribution != "own"))
             for inputs in stored[1:]:
-                assert inputs.shared is not None
-                for buffer in inputs.shared.inputs:
-                    buffer.close()
-                inputs.shared = None
-                inputs.expected = [item.without_oracle() for item in inputs.expected]
-            for buffer in self.spare:
-                buffer.close()
+                inputs.give_back()
+            close_all(self.spare)
             self.spare = []
         self.release()
 
@@ -356,19 +342,7 @@ class InputSets:
         self, inputs: InputSet, instance: Instance, buffers: Sequence[Buffer] = ()
     ) -> Handout:
         """An instance's values in shared memory: in these buffers, or in new ones."""
-        storages = storages_of(instance)
-        sizes = [storage.nbytes() + 2 * GUARD_BYTES for storage in storages.values()]
-        buffers = list(buffers) or [self._memory.allocate(size) for size in sizes]
-        fill_all(buffers, instance)
-        numbers = {pointer: number for number, pointer in enumerate(storages)}
-        try:
-            arguments = encode_arguments(
-                instance.arguments,
-                lambda tensor: numbers[tensor.untyped_storage().data_ptr()],
-                GUARD_BYTES,
-            )
-        except TypeError as error:
-            raise ProblemError(f"{self.problem.name}: {error}") from error
+        arguments = encoded(instance, self.problem.name)
         results, outputs = [], []
         for index, item in enumerate(inputs.returned):
             size = item.oracle.numel() * item.dtype.itemsize
@@ -379,13 +353,21 @@ class InputSets:
             results.append(buffer)
             view = buffer.view(item.dtype, tuple(item.oracle.shape))
             outputs.append(describe_tensor(view, index))
+        new = [] if buffers else self._memory.allocate_for(storages_of(instance).values())
+        buffers = list(buffers) or new
+        try:
+            fill_all(buffers, instance)
+            checksums = [buffer.checksum() for buffer in buffers]
+        except torch.OutOfMemoryError:
+            close_all(new)
+            raise
         return Handout(
             of=inputs,
             given={"arguments": arguments, "storages": [buffer.place for buffer in buffers]},
             wanted={"outputs": outputs, "storages": [buffer.place for buffer in results]},
             inputs=buffers,
             results=results,
-            checksums=[buffer.checksum() for buffer in buffers],
+            checksums=checksums,
         )
 
     def close(self) -> None:
@@ -394,7 +376,6 @@ class InputSets:
             sets.close()
         with self._lock:
             stored = [inputs.shared.inputs for inputs in self._sets.values() if inputs.shared]
-            for buffer in chain(self.result_buffers.values(), self.spare, *stored):
-                buffer.close()
+            close_all(chain(self.result_buffers.values(), self.spare, *stored))
             self._sets, self.result_buffers, self.spare = {}, {}, []
         self.release()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from beamsearch.errors import ProblemError
+from beamsearch.errors import ProblemError, ShortOfMemory
 from beamsearch.judge.arguments import Layout, meta_arguments
 from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.rejection import GPU_CALL_S, INTERPRET_S, Log, Rejected
@@ -89,6 +89,8 @@ def check_not_a_number(
     and `strict` is asked for, refused. Raises Rejected."""
     try:
         drawn = sets.draw(1, [NOT_A_NUMBER])
+    except ShortOfMemory:
+        raise
     except ProblemError:
         log.not_checked.append("not-a-number: the reference takes no such inputs")
         return

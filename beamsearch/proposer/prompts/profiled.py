@@ -7,7 +7,7 @@ import re
 from beamsearch.proposer.prompts.wording import one_line, size
 from kernel_profiling.compiler.occupancy import limits_per_sm
 from kernel_profiling.findings.budget import UNITS, WAITS, Budget, make_case
-from kernel_profiling.findings.whole_call import matrix_work, stored_bytes
+from kernel_profiling.findings.whole_call import matrix_work
 from kernel_profiling.gpus import GPUS, Gpu, UnknownGpu, find_gpu
 from kernel_profiling.profile import Floor, Launch, Profile
 
@@ -26,7 +26,7 @@ SMALL_LAUNCH = 0.02
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "registers": "registers"}
 L2_WAYS = {
     "l2_to_sm_busy": " (way out: loads)",
-    "sm_to_l2_busy": " (way in: stores)",
+    "sm_to_l2_busy": " (way in: stores, requests)",
 }
 """What it is that makes the L2 busy, where it is not looking up sectors."""
 _UNSET = re.compile(r",? ?\b(num_ctas: 1|maxnreg: None)\b")
@@ -63,12 +63,10 @@ def _traffic(profile: Profile, floor: Floor | None) -> str:
         moved = profile.traffic.get(level)
         if moved is None:
             continue
-        stored = stored_bytes(profile) if level == "l2" else None
-        of_it = f" ({size(stored)} stored)" if stored else ""
         least = floor.least_bytes if floor else 0
         multiple = f", {tilde}{moved / least:.3g} times the least" if least else ""
         takes = f" (takes {tilde}{moved / rates[level] / 1e6:.3g} ms)" if level in rates else ""
-        parts.append(f"{name} {tilde}{size(moved)}{of_it}{multiple}{takes}")
+        parts.append(f"{name} {tilde}{size(moved)}{multiple}{takes}")
     missing = [name for level, name in LEVELS.items() if level not in profile.traffic]
     if missing:
         parts.append(f"{', '.join(missing)} missing")

@@ -7,7 +7,6 @@ from collections import defaultdict
 
 from kernel_profiling.findings.budget import ARITHMETIC, UNITS, Case, known_gpu, line_shares
 from kernel_profiling.findings.diagnosis import Diagnosis
-from kernel_profiling.gpus import SECTOR_BYTES
 from kernel_profiling.profile import FindingKind, Floor, Launch, Profile
 
 AT_FLOOR = 1.05
@@ -71,9 +70,6 @@ def excess(case: Case, level: str) -> Diagnosis | None:
     name = {"dram": "device memory", "l2": "the L2", "l1": "the L1"}[level]
     moved = case.profile.traffic[level]
     evidence = [f"{moved / 1e9:.3f} GB at {name}; the least is {floor.least_bytes / 1e9:.3f} GB"]
-    stored = stored_bytes(case.profile)
-    if level == "l2" and stored:
-        evidence.append(f"stores: {stored / 1e9:.3f} GB of it")
     for way, metric in (("read", "dram_read_bytes"), ("written", "dram_write_bytes")):
         parts = [launch.metrics[metric] for launch in launches if metric in launch.metrics]
         if level == "dram" and len(parts) == len(launches):
@@ -196,14 +192,6 @@ def excess_products(case: Case) -> Diagnosis | None:
         "the tile's side is smallest.",
         _heaviest(case.profile.launches, "dot("),
     )
-
-
-def stored_bytes(profile: Profile) -> float | None:
-    """Bytes of the sectors that stores send to the L2, all launches together; whole sectors, also
-    where a part of one is written. None where they were not counted."""
-    counted = [launch.metrics.get("l1_store_sectors") for launch in profile.launches]
-    known = [sectors for sectors in counted if sectors is not None]
-    return SECTOR_BYTES * sum(known) if known and len(known) == len(counted) else None
 
 
 def matrix_work(profile: Profile, floor: Floor | None) -> tuple[float, float | None]:

@@ -11,9 +11,9 @@ import torch
 
 from beamsearch.judge.rejection import Rejected
 from beamsearch.judge.runner.client import Replay
-from beamsearch.judge.sandbox.memory import SharedMemory
+from beamsearch.judge.sandbox.memory import GUARD_BYTES, SharedMemory
 from beamsearch.judge.timing.timing import MISSED, checked_share, time_calls
-from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSet, InputSets
+from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.problem.problem import Problem
 from beamsearch.problem.shrink import shrink
 

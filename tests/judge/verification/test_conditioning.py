@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.inputs import InputSet, InputSets
 from beamsearch.judge.verification.negative_controls import CannotTell
+from beamsearch.judge.verification.stages import difference_of
 from beamsearch.judge.verification.tolerance import compare, lower_precision
 from beamsearch.problem.input_values import DISTRIBUTIONS, Distribution
 from tests.judge.conftest import write_problem
@@ -299,7 +300,7 @@ def wrong_on(kernel: Kernel, sets: InputSets, drawn: list[InputSet]) -> Iterator
         assert inputs.instance is not None
         state = inputs.instance.model.parameters()
         result = kernel(*inputs.instance.inputs, *(tensor.detach() for tensor in state))
-        difference = inputs.compare(0, result)
+        difference = difference_of(inputs, 0, result)
         if not difference.passed:
             yield f"{inputs.label}: {difference.explain(result, inputs.expected[0].oracle)}"
 
@@ -337,7 +338,7 @@ def test_rounding_explains_what_no_fixed_tolerance_does(tmp_path: Path) -> None:
         honest = [attention(q * 64, k * 64, v, blocks=cut(256, 32), **how) for how in options]
         for result in (inputs.instance.reference(), *honest):
             plain = compare(result, expected.oracle, expected.scale)
-            difference = inputs.compare(0, result)
+            difference = difference_of(inputs, 0, result)
             assert difference.passed
             assert difference.excused == plain.wrong
             share = difference.relative_rms
@@ -345,9 +346,9 @@ def test_rounding_explains_what_no_fixed_tolerance_does(tmp_path: Path) -> None:
             excused += plain.wrong
             spoilt = result.clone()
             spoilt[0, 3, 200, 7] += 0.1
-            assert inputs.compare(0, spoilt).wrong == 1
+            assert difference_of(inputs, 0, spoilt).wrong == 1
         wrong = attention(q * 64, k * 64, v, blocks=cut(256, 32), scale=0.99 * 32**-0.5)
-        assert not inputs.compare(0, wrong).passed
+        assert not difference_of(inputs, 0, wrong).passed
         assert inputs.proves
     assert excused
 
@@ -360,7 +361,7 @@ def test_set_on_which_rounding_excuses_anything_is_dropped(tmp_path: Path) -> No
     assert inputs.instance is not None
     (x,) = inputs.instance.inputs
     with pytest.raises(CannotTell, match="an all-zero output would pass"):
-        inputs.compare(0, (x * (1 + 2**-23) * 2e6).sin())
+        difference_of(inputs, 0, (x * (1 + 2**-23) * 2e6).sin())
     assert not inputs.proves
     assert [*sets.dropped.values()] == [
         "normal #1: where rounding is allowed for, an all-zero output would pass"
@@ -373,8 +374,8 @@ def test_ties_are_not_broken_by_a_rounding(tmp_path: Path) -> None:
     (inputs,) = sets.draw(1, ["ties"])
     assert inputs.instance is not None
     (x,) = inputs.instance.inputs
-    assert inputs.compare(0, x.floor()).passed
-    assert not inputs.compare(0, x.ceil() - 1).passed
+    assert difference_of(inputs, 0, x.floor()).passed
+    assert not difference_of(inputs, 0, x.ceil() - 1).passed
 
 
 @pytest.mark.slow
@@ -403,7 +404,7 @@ def test_tf32_may_err_more_in_some_elements_than_in_others(tmp_path: Path) -> No
         return F.group_norm(torch.sigmoid(products * steep), 1)
 
     right = result(to_tf32)
-    difference = inputs.compare(0, right)
+    difference = difference_of(inputs, 0, right)
     assert difference.passed and difference.excused > 100
     # One of many millions errs by more than five times what the roundings happened to move it
     assert inputs.sway is not None
@@ -412,11 +413,11 @@ def test_tf32_may_err_more_in_some_elements_than_in_others(tmp_path: Path) -> No
     place, exact = (5, 0, 20, column), inputs.expected[0].oracle[5, 0, 20, column]
     for times, passed in ((4, True), (6, True), (40, False)):
         right[place] = exact + times * reach[20, column]
-        assert inputs.compare(0, right).passed is passed, times
+        assert difference_of(inputs, 0, right).passed is passed, times
     right[place] = exact
     right[5, 0, 20, 21] += 0.1
-    assert inputs.compare(0, right).wrong == 1
-    assert not inputs.compare(0, result(lambda tensor: tensor.bfloat16().float())).passed
+    assert difference_of(inputs, 0, right).wrong == 1
+    assert not difference_of(inputs, 0, result(lambda tensor: tensor.bfloat16().float())).passed
 
 
 def to_tf32(tensor: torch.Tensor) -> torch.Tensor:
@@ -449,9 +450,9 @@ def test_one_steep_element_of_few_may_move_far_in_tf32(
         (x,), conv = inputs.instance.inputs, inputs.instance.model.conv
         products = F.conv2d(to_tf32(x), to_tf32(conv.weight), conv.bias)
         result = eval(call.format("products"), {"F": F, "torch": torch, "products": products})
-        difference = inputs.compare(0, result)
+        difference = difference_of(inputs, 0, result)
         assert difference.passed, (seed, difference)
         excused += difference.excused
         result.view(-1)[5] += 1.0
-        assert inputs.compare(0, result).wrong == 1
+        assert difference_of(inputs, 0, result).wrong == 1
     assert excused

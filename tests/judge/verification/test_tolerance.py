@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from beamsearch.errors import ProblemError
-from beamsearch.judge.sandbox.memory import SharedMemory
-from beamsearch.judge.verification.inputs import GUARD_BYTES, InputSets
+from beamsearch.judge.sandbox.memory import GUARD_BYTES, SharedMemory
+from beamsearch.judge.verification.inputs import InputSets
 from beamsearch.judge.verification.negative_controls import expect
 from beamsearch.judge.verification.oracle import DOUBLE_FLOPS, oracle_dtype
 from beamsearch.judge.verification.tolerance import (
