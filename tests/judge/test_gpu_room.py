@@ -91,6 +91,21 @@ def test_a_judge_that_rests_keeps_one_set_where_memory_is_short(
     assert set(compared.measurements) == {"eager", "kernel"} and not compared.failed
 
 
+def test_what_is_kept_can_tell_right_from_wrong(executor: LocalExecutor, hold: Hold) -> None:
+    """Also where a kernel shows afterwards that it cannot."""
+    true = judge_of(executor)._true
+    assert is_right(executor, 1)
+    true.dropped["own #1"] = "own #1: of no use"
+    hold(20)
+    assert is_right(executor, 2)
+    (kept,) = [inputs for inputs in true._sets.values() if inputs.shared is not None]
+    assert kept.proves
+    true.dropped[kept.label] = f"{kept.label}: of no use"
+    assert is_right(executor, 3)
+    compared = executor.run(CompareJob(subjects=[KERNEL]))
+    assert set(compared.measurements) == {"kernel"} and not compared.failed
+
+
 @pytest.mark.parametrize("compared", [False, True])
 def test_a_job_is_done_again_once_others_have_left_room(
     executor: LocalExecutor, hold: Hold, monkeypatch: pytest.MonkeyPatch, compared: bool
