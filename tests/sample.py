@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -16,10 +17,20 @@ def git(*words: str) -> str:
         return ""
 
 
+def _place(name: str) -> int:
+    """A number that this name has with this commit alone."""
+    digest = hashlib.sha256(f"{git('rev-parse', 'HEAD')} {name}".encode()).digest()
+    return int.from_bytes(digest[:8])
+
+
 def is_drawn(name: str, among: int) -> bool:
     """Whether what has this name is the one of so many whose turn it is."""
-    drawn = hashlib.sha256(f"{git('rev-parse', 'HEAD')} {name}".encode()).digest()
-    return int.from_bytes(drawn[:8]) % among == 0
+    return _place(name) % among == 0
+
+
+def drawn(names: Iterable[str], count: int) -> list[str]:
+    """So many of these names."""
+    return sorted(names, key=_place)[:count]
 
 
 def is_turn(turn: int, of: int) -> bool:
