@@ -14,7 +14,7 @@ from beamsearch.gpu.environment import devices
 from beamsearch.records.file_lock import in_turn
 from tests.sample import is_drawn, is_turn
 
-SAMPLED = 16
+SAMPLED = 24
 TURNS = 3
 
 
