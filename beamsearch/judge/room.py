@@ -15,8 +15,8 @@ SUBJECT_CALLS = 4
 """A subject is to find room for so many times what the problem reads and writes, for results and a
 library's workspaces, and memory that is not short. Half of the GPU's is always enough."""
 REST_SHARE = 0.4
-"""Part of the memory below which a judge that rests keeps one set of inputs alone. On a GPU of 80 GB three judges kept
-52 GB of sets, and the next job of a problem of 4.3 GB needed more than the 27 GB that were left."""
+"""Part of the memory below which a judge that rests keeps one input set alone. Three runs on 80 GB
+were seen to take 52 GB at the least, with all sets kept, and ended for want of memory."""
 WAIT_S = 20.0
 """Seconds for others to end a job and give back what it took."""
 LOOK_S = 0.2
