@@ -17,6 +17,13 @@ ELEMENTS_AN_OPERATION = 20_000
 """Elements of a block that cost as much as the operation itself, about 25 microseconds."""
 
 
+PLAIN_CASTS = {
+    ("int32", "int64"),
+    *(pair for one in ("bf16", "fp16") for pair in ((one, "fp32"), ("fp32", one))),
+}
+"""Casts that the interpreter does in one step, once it has found out which they are."""
+
+
 class TooMuchWork(Exception):
     """A call would take more interpreted operations than it was given."""
 
@@ -43,6 +50,12 @@ class Meter:
         self.launched.add(executor.fn.__name__)
         sizes = [arguments.get(name) for name in executor.constexprs]
         self.block = max([self.block, *(n for n in sizes if isinstance(n, int))])
+
+    def count(self, elements: int) -> None:
+        """An operation was done that gave so many. Raises TooMuchWork."""
+        self.work += 1 + elements / ELEMENTS_AN_OPERATION
+        if self.limit is not None and self.work > self.limit:
+            raise TooMuchWork
 
     def begin_grid(self, programs: int) -> None:
         """A grid of so many programs starts."""
@@ -164,7 +177,7 @@ def prepare_interpreter() -> None:
     _remember_shapes()
     _remember_types()
     _count_work()
-    shorten_operations()
+    shorten_operations(METER.count)
     _watch_order(interpreter.InterpreterBuilder)
     Autotuner._bench = lambda self, *args, config, **kwargs: [float(self.configs.index(config))]
 
@@ -193,10 +206,8 @@ def _count_work() -> None:
         ORDER.begin_program()
         set_index(self, x, y, z)
 
-    def counted_value(self: Any, meter: Meter = METER) -> None:
-        meter.work += 1 + self.data.size / ELEMENTS_AN_OPERATION
-        if meter.limit is not None and meter.work > meter.limit:
-            raise TooMuchWork
+    def counted_value(self: Any) -> None:
+        METER.count(self.data.size)
         check(self)
 
     executor.__call__ = counted_launch
@@ -292,8 +303,13 @@ def _remember_types() -> None:
             return one, other
         return broadcast(self, one, other)
 
-    def cast_value(self: Any, value: Any, dtype: Any, *rest: Any, **named: Any) -> Any:
-        return value if value.dtype is dtype else cast(self, value, dtype, *rest, **named)
+    def cast_value(self: Any, value: Any, dtype: Any, fp_downcast_rounding: Any = None) -> Any:
+        if value.dtype is dtype:
+            return value
+        if fp_downcast_rounding is None and (value.dtype.name, dtype.name) in PLAIN_CASTS:
+            kind = value.type.with_element_ty(dtype) if value.type.is_block() else dtype
+            return tl.tensor(self.builder.cast_impl(value.handle, kind), kind)
+        return cast(self, value, dtype, fp_downcast_rounding)
 
     tl.dtype.__eq__ = lambda self, other: self is other or is_equal(self, other)
     Semantic.computation_type_impl = computation_type

@@ -8,29 +8,40 @@ from dataclasses import dataclass, field
 from math import copysign, isnan
 from typing import Any
 
-OPERATIONS = {
-    "__add__": ("create_add", "create_fadd"),
-    "__radd__": ("create_add", "create_fadd"),
-    "__sub__": ("create_sub", "create_fsub"),
-    "__mul__": ("create_mul", "create_fmul"),
-    "__rmul__": ("create_mul", "create_fmul"),
-    "__floordiv__": ("create_sdiv", ""),
-    "__mod__": ("create_srem", ""),
-    "__and__": ("create_and", ""),
-    "__or__": ("create_or", ""),
+import numpy as np
+
+
+def _divide(one: Any, other: Any) -> Any:
+    """Whole numbers divided towards zero, as a GPU does."""
+    return (one - np.fmod(one, other)) // other
+
+
+WHOLE = {"int32": np.dtype(np.int32), "int64": np.dtype(np.int64)}
+NUMBERS = WHOLE | {"fp32": np.dtype(np.float32)}
+BITS = WHOLE | {"int1": np.dtype(bool)}
+"""Triton's name of a type -> that of the array that holds its values."""
+OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, np.dtype[Any]]]] = {
+    "__add__": (np.add, NUMBERS),
+    "__radd__": (np.add, NUMBERS),
+    "__sub__": (np.subtract, NUMBERS),
+    "__mul__": (np.multiply, NUMBERS),
+    "__rmul__": (np.multiply, NUMBERS),
+    "__floordiv__": (_divide, WHOLE),
+    "__mod__": (np.fmod, WHOLE),
+    "__and__": (np.bitwise_and, BITS),
+    "__or__": (np.bitwise_or, BITS),
 }
-COMPARISONS = {
-    "__lt__": ("create_icmpSLT", "create_fcmpOLT"),
-    "__le__": ("create_icmpSLE", "create_fcmpOLE"),
-    "__gt__": ("create_icmpSGT", "create_fcmpOGT"),
-    "__ge__": ("create_icmpSGE", "create_fcmpOGE"),
-    "__eq__": ("create_icmpEQ", "create_fcmpOEQ"),
-    "__ne__": ("create_icmpNE", "create_fcmpUNE"),
+COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, np.dtype[Any]]]] = {
+    "__lt__": (np.less, NUMBERS),
+    "__le__": (np.less_equal, NUMBERS),
+    "__gt__": (np.greater, NUMBERS),
+    "__ge__": (np.greater_equal, NUMBERS),
+    "__eq__": (np.equal, NUMBERS),
+    "__ne__": (np.not_equal, NUMBERS),
 }
-"""Method of a tensor -> what the interpreter's builder does for signed integers, and for float32.
-The reversed ones are of operations that commute."""
-INTEGERS = {"int32": 1 << 31, "int64": 1 << 63}
-"""Dtype -> a bound of its values."""
+"""Method of a tensor -> what is done, and to values of which types. The reversed ones are of
+operations that commute."""
+BOUNDS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
 @dataclass
@@ -40,19 +51,24 @@ class _Shortcuts:
     semantic: Any
     handle: Any
     """The interpreter's class of what holds a value."""
+    count: Callable[[int], None]
+    """Count a value of so many elements that the long form makes: work is counted where a handle
+    is made, whoever counts."""
     constants: dict[tuple[int | float, float, str], Any] = field(default_factory=dict)
     booleans: dict[str, Any] = field(default_factory=dict)
     """Type -> that of a comparison of two such."""
 
-    def count(self, value: Any) -> None:
-        """Count a value as large as this one, which the long form makes and the short one does not:
-        work is counted where a handle is made, whoever counts."""
-        self.handle.__post_init__(value)
+    def made(self, data: Any, dtype: Any) -> Any:
+        """A handle of an array that is known to fit the type."""
+        self.count(data.size)
+        handle = object.__new__(self.handle)
+        handle.__dict__.update(data=data, dtype=dtype, attr={})
+        return handle
 
     def constant(self, value: object, dtype: Any) -> Any:
         """The handle of a number beside a tensor of this dtype; none where that is converted."""
         if type(value) is int:
-            bound = INTEGERS.get(dtype.name)
+            bound = BOUNDS.get(dtype.name)
             if dtype.name == "int1" or (bound is not None and not -bound <= value < bound):
                 return None
         elif type(value) is not float or dtype.name != "fp32" or isnan(value):
@@ -62,7 +78,7 @@ class _Shortcuts:
         if known is None:
             known = self.constants[key] = self.semantic.scalar_constant(value, dtype).handle
         else:
-            self.count(known)
+            self.count(1)
         return known
 
     def boolean(self, kind: Any) -> Any:
@@ -75,15 +91,25 @@ class _Shortcuts:
             self.booleans[kind.name] = known
         return known
 
+    def common(self, one: Any, other: Any) -> Any:
+        """The type of a result, with the first one's elements; none for blocks of two shapes."""
+        a, b = one.type.is_block(), other.type.is_block()
+        if a and b:
+            return one.type if one.handle.data.shape == other.handle.data.shape else None
+        if a or b:
+            self.count((one if a else other).handle.data.size)
+        return other.type.with_element_ty(one.dtype) if b else one.type
 
-def shorten_operations() -> None:
-    """Have each of these done in one step for operands of one type, for a block and a scalar or
-    a number, and for a pointer and an offset. Everything else goes the interpreter's own way."""
+
+def shorten_operations(count: Callable[[int], None]) -> None:
+    """Have each of these done in one step for operands of one type or int32 and int64, for a block
+    and a scalar or a number, and for a pointer and an offset. Everything else goes the
+    interpreter's own way."""
     import triton.language as tl
     from triton.runtime import interpreter
 
     semantic = interpreter.TritonSemantic(interpreter.interpreter_builder)
-    shared = _Shortcuts(semantic, interpreter.TensorHandle)
+    shared = _Shortcuts(semantic, interpreter.TensorHandle, count)
     patch = interpreter._patch_attr
 
     def patched(target: Any, name: str, *rest: Any) -> None:
@@ -98,58 +124,61 @@ def _shortened(name: str, usual: Callable[..., Any], shared: _Shortcuts) -> Call
     """An operation in its short form where that applies, in the usual one elsewhere."""
     import triton.language as tl
 
-    tensor, builder = tl.tensor, shared.semantic.builder
+    tensor, int64 = tl.tensor, tl.int64
+    move = shared.semantic.builder.create_addptr
     compares = name in COMPARISONS
-    of_integers, of_floats = COMPARISONS[name] if compares else OPERATIONS[name]
+    operation, arrays = COMPARISONS[name] if compares else OPERATIONS[name]
     # Before Triton 3.9 a number becomes a tensor of its own type, and one of the other's then:
     # always, but for comparisons, where it may be that already.
     twice = not hasattr(shared.semantic, "_cast_to_computation_type")
-    by_dtype = dict.fromkeys(INTEGERS, getattr(builder, of_integers))
-    if of_floats:
-        by_dtype["fp32"] = getattr(builder, of_floats)
-    if name in ("__and__", "__or__"):
-        by_dtype["int1"] = by_dtype["int32"]
 
-    def prepared(self: Any, other: Any) -> tuple[Any, Any, Any]:
-        """What to do, the other operand's handle, and the type of the result; none where the short
-        form does not apply."""
-        dtype = self.dtype
-        operation = by_dtype.get(dtype.name)
-        if type(other) is not tensor:
-            number = None if operation is None else shared.constant(other, dtype)
-            if number is not None and twice and not (compares and _own_type(other) == dtype.name):
-                shared.count(number)
-            if number is not None and self.type.is_block():
-                shared.count(self.handle)
-            return (None if number is None else operation), number, self.type
-        if operation is None or dtype.name != other.dtype.name:
-            moves = name == "__add__" and dtype.is_ptr() and other.dtype.name in INTEGERS
-            operation = builder.create_addptr if moves else None
-        kind = None if operation is None else _common(self, other, shared)
-        return (None if kind is None else operation), other.handle, kind
+    def with_number(self: Any, number: object) -> Any:
+        mine, dtype = self.handle, self.dtype
+        constant = shared.constant(number, dtype)
+        if constant is None:
+            return None
+        if twice and not (compares and _own_type(number) == dtype.name):
+            shared.count(1)
+        if self.type.is_block():
+            shared.count(mine.data.size)
+        return result(mine.data, constant.data, dtype, self.type)
+
+    def with_tensor(self: Any, other: Any) -> Any:
+        """With an array of the right type, or a pointer."""
+        mine, theirs = self.handle.data, other.handle.data
+        if self.dtype.name == other.dtype.name and mine.dtype is theirs.dtype:
+            kind = shared.common(self, other)
+            return None if kind is None else result(mine, theirs, self.dtype, kind)
+        if self.dtype.name not in WHOLE or other.dtype.name not in WHOLE:
+            return None
+        wide, narrow = (self, other) if self.dtype.name == "int64" else (other, self)
+        kind = shared.common(wide, narrow)
+        if kind is None:
+            return None
+        shared.count(narrow.handle.data.size)
+        wider = narrow.handle.data.astype(np.int64)
+        mine, theirs = (mine, wider) if narrow is other else (wider, theirs)
+        return result(mine, theirs, int64, kind)
+
+    def result(mine: Any, theirs: Any, dtype: Any, kind: Any) -> Any:
+        found = shared.made(operation(mine, theirs), dtype)
+        return tensor(found, shared.boolean(kind) if compares else kind)
 
     def operate(self: Any, other: Any, **named: Any) -> Any:
         value = other.value if type(other) is tl.constexpr else other
-        operation, operand, kind = prepared(self, value)
-        if operation is None:
-            return usual(self, other, **named)
-        found = operation(self.handle, operand)
-        return tensor(found, shared.boolean(kind) if compares else kind)
+        found = None
+        if self.handle.data.dtype is arrays.get(self.dtype.name):
+            number = type(value) is not tensor
+            found = with_number(self, value) if number else with_tensor(self, value)
+        elif name == "__add__" and self.dtype.is_ptr() and type(value) is tensor:
+            kind = shared.common(self, value) if value.dtype.name in WHOLE else None
+            found = None if kind is None else tensor(move(self.handle, value.handle), kind)
+        return usual(self, other, **named) if found is None else found
 
     return operate
 
 
 def _own_type(number: float) -> str:
     """Triton's type of a number by itself."""
-    small = -INTEGERS["int32"] <= number < INTEGERS["int32"]
+    small = -BOUNDS["int32"] <= number < BOUNDS["int32"]
     return "fp32" if type(number) is float else "int32" if small else "int64"
-
-
-def _common(one: Any, other: Any, shared: _Shortcuts) -> Any:
-    """The type of a result, with the first one's elements; none for blocks of two shapes."""
-    a, b = one.type.is_block(), other.type.is_block()
-    if a and b:
-        return one.type if one.handle.data.shape == other.handle.data.shape else None
-    if a or b:
-        shared.count((one if a else other).handle)
-    return other.type.with_element_ty(one.dtype) if b else one.type

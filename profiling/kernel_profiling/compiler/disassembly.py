@@ -63,7 +63,8 @@ def disassemble(cubin: bytes, starts: Mapping[int, int], shifted: Mapping[int, i
     from triton import knobs
 
     registers, stack = resources(cubin)
-    listing = _run(knobs.nvidia.nvdisasm.path, cubin, "-c", "-g")
+    # Without its analysis of data flow, which only names the targets of jumps through tables.
+    listing = _run(knobs.nvidia.nvdisasm.path, cubin, "-c", "-g", "-ndf")
     instructions, loops = _parse_listing(listing, starts, shifted)
     return Code(instructions, _regions(instructions, loops), registers, stack)
 

@@ -73,7 +73,9 @@ def _mend_memory_and_dot(interpreter: Any) -> None:
 
     def boolean(mask: Any) -> Any:
         # The mask of a tensor descriptor is an array, not a handle, and has its memory in `data`.
-        return handle(np.asarray(mask.data).astype(bool), tl.int1)
+        data = np.asarray(mask.data)
+        fits = type(mask) is handle and data.dtype == bool
+        return mask if fits else handle(data.astype(bool), tl.int1)
 
     def operand(given: Any, precision: Any) -> Any:
         if given.dtype == tl.bfloat16:
@@ -176,8 +178,10 @@ def narrow(values: Any) -> Any:
     """float32 -> bfloat16 bit patterns (uint16), to nearest even; a NaN stays one."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
-    return np.where(np.isnan(values), quiet, rounded).astype(np.uint16).reshape(np.shape(values))
+    lost = np.isnan(values)
+    if lost.any():
+        rounded = np.where(lost, (bits >> np.uint32(16)) | np.uint32(0x40), rounded)
+    return rounded.astype(np.uint16).reshape(np.shape(values))
 
 
 def widen(bits: Any) -> Any:

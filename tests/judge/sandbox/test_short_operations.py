@@ -27,6 +27,15 @@ INTEGERS = (
         "a % b",
         "a // n",
         "(a < 3) | (b > 2)",
+        "a + far",
+        "far * a",
+        "far[:, :1] - a",
+        "a // far",
+        "far % b",
+        "(a < far)",
+        "(far == a.to(tl.int64))",
+        "(n + far) * a",
+        "(c0 + far[:1]) | 3",
     ),
     *("(a % 2 == 0) & (columns[None, :] < n)", "(a < b) & True", "(a > b) | 1", "a * 0.5"),
 )
@@ -39,7 +48,10 @@ HEAD = """
 import json, sys, torch, triton, triton.language as tl
 from beamsearch.judge.sandbox import interpreter, short_operations
 if sys.argv[1] == "long":
-    short_operations.OPERATIONS.clear(), short_operations.COMPARISONS.clear()
+    for found in (
+        short_operations.OPERATIONS, short_operations.COMPARISONS, interpreter.PLAIN_CASTS
+    ):
+        found.clear()
 interpreter.prepare_interpreter()
 kernels, told = {}, []
 """
@@ -52,6 +64,7 @@ def kernel_{number}(x, y, out, n, scale, N: tl.constexpr, C: tl.constexpr):
     a, b = tl.load(x + place), tl.load(y + place)
     c0 = tl.program_id(0)
     c = tl.load(x + c0)
+    far = place.to(tl.int64) * 3000000000 + 1
     tl.store(out + place, ({expression}).to(tl.float64))
 kernels[{expression!r}] = kernel_{number}
 """
