@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import copysign, isnan
+from math import copysign, isnan, prod
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,8 @@ class _Shortcuts:
     constants: dict[tuple[int | float, float, str], Any] = field(default_factory=dict)
     booleans: dict[str, Any] = field(default_factory=dict)
     """Type -> that of a comparison of two such."""
+    shapes: dict[Any, tuple[int, ...] | None] = field(default_factory=dict)
+    """Two shapes -> that of a result; none where they do not fit."""
 
     def made(self, data: Any, dtype: Any) -> Any:
         """A handle of an array that is known to fit the type."""
@@ -92,13 +94,32 @@ class _Shortcuts:
         return known
 
     def common(self, one: Any, other: Any) -> Any:
-        """The type of a result, with the first one's elements; none for blocks of two shapes."""
+        """The type of a result, with the first one's elements; none for shapes that do not fit."""
         a, b = one.type.is_block(), other.type.is_block()
         if a and b:
-            return one.type if one.handle.data.shape == other.handle.data.shape else None
+            return self.spread(one, other)
         if a or b:
             self.count((one if a else other).handle.data.size)
         return other.type.with_element_ty(one.dtype) if b else one.type
+
+    def spread(self, one: Any, other: Any) -> Any:
+        """The same for two blocks."""
+        shapes = one.handle.data.shape, other.handle.data.shape
+        if shapes[0] == shapes[1]:
+            return one.type
+        if shapes not in self.shapes:
+            fit = len(shapes[0]) == len(shapes[1])
+            fit &= all(a == b or 1 in (a, b) for a, b in zip(*shapes, strict=False))
+            self.shapes[shapes] = np.broadcast_shapes(*shapes) if fit else None
+        whole = self.shapes[shapes]
+        if whole is None:
+            return None
+        import triton.language as tl
+
+        for shape in shapes:
+            if shape != whole:
+                self.count(prod(whole))
+        return tl.block_type(one.dtype, list(whole))
 
 
 def shorten_operations(count: Callable[[int], None]) -> None:

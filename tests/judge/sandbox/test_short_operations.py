@@ -15,6 +15,9 @@ from tests import PYTHONPATH
 ALL = (
     *("a + b", "a - b", "a * b", "a + c", "c + a", "c - a", "a + 3", "3 + a", "5 - a", "a * -2"),
     *("2 * a", "(a < b)", "(a >= c)", "(a != 0)", "(0 <= a)", "(a == b)", "(a > -1)", "a + n"),
+    *("top + b", "a * side", "(top < side)", "top - side", "(c + top) + b"),
+    *("top + tl.arange(0, N)", "tl.arange(0, 4)[None, :] + a", "side + side", "tl.arange(0, N) * b"),
+    *("tl.load(x + columns + rows[:, None] * N)", "tl.load((x + rows)[:, None] + columns[None, :])"),
     *("a + C", "C * a", "tl.load(x + place * 1)", "tl.load((x + c0) + columns[None, :])"),
 )
 INTEGERS = (
@@ -29,13 +32,13 @@ INTEGERS = (
         "(a < 3) | (b > 2)",
         "a + far",
         "far * a",
-        "far[:, :1] - a",
+        "far - side",
         "a // far",
         "far % b",
         "(a < far)",
         "(far == a.to(tl.int64))",
         "(n + far) * a",
-        "(c0 + far[:1]) | 3",
+        "(c0 + far) | 3", "far + top", "rows[:, None] * far",
     ),
     *("(a % 2 == 0) & (columns[None, :] < n)", "(a < b) & True", "(a > b) | 1", "a * 0.5"),
 )
@@ -64,6 +67,7 @@ def kernel_{number}(x, y, out, n, scale, N: tl.constexpr, C: tl.constexpr):
     a, b = tl.load(x + place), tl.load(y + place)
     c0 = tl.program_id(0)
     c = tl.load(x + c0)
+    top, side = tl.load(x + columns)[None, :], tl.load(y + rows * N)[:, None]
     far = place.to(tl.int64) * 3000000000 + 1
     tl.store(out + place, ({expression}).to(tl.float64))
 kernels[{expression!r}] = kernel_{number}
