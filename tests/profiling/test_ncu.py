@@ -143,7 +143,11 @@ def is_gone(stat: Path) -> bool:
 
 
 def ends(process: Path, within_s: float = 10) -> bool:
-    """Whether the process whose id a file holds is over in that time."""
+    """Whether the process whose id a file holds, or will in a moment, is over in that time."""
+    written = time.monotonic() + 10
+    while not process.read_text():
+        assert time.monotonic() < written, "no process said its id"
+        time.sleep(0.01)
     stat = Path(f"/proc/{process.read_text()}/stat")
     until = time.monotonic() + within_s
     while not is_gone(stat) and time.monotonic() < until:
