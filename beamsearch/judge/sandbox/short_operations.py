@@ -16,11 +16,11 @@ def _divide(one: Any, other: Any) -> Any:
     return (one - np.fmod(one, other)) // other
 
 
-WHOLE = {"int32": np.dtype(np.int32), "int64": np.dtype(np.int64)}
+WHOLE: dict[str, Any] = {"int32": np.dtype(np.int32), "int64": np.dtype(np.int64)}
 NUMBERS = WHOLE | {"fp32": np.dtype(np.float32)}
 BITS = WHOLE | {"int1": np.dtype(bool)}
 """Triton's name of a type -> that of the array that holds its values."""
-OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, np.dtype[Any]]]] = {
+OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, Any]]] = {
     "__add__": (np.add, NUMBERS),
     "__radd__": (np.add, NUMBERS),
     "__sub__": (np.subtract, NUMBERS),
@@ -31,7 +31,7 @@ OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, np.dtype[Any]]]
     "__and__": (np.bitwise_and, BITS),
     "__or__": (np.bitwise_or, BITS),
 }
-COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, np.dtype[Any]]]] = {
+COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, Any]]] = {
     "__lt__": (np.less, NUMBERS),
     "__le__": (np.less_equal, NUMBERS),
     "__gt__": (np.greater, NUMBERS),
@@ -49,11 +49,16 @@ class _Shortcuts:
     """What the short forms of all operations share."""
 
     semantic: Any
+    tensor: Any
+    """Triton's class of a value in a kernel."""
     handle: Any
-    """The interpreter's class of what holds a value."""
+    """The interpreter's class of what holds one."""
     count: Callable[[int], None]
     """Count a value of so many elements that the long form makes: work is counted where a handle
     is made, whoever counts."""
+    twice: bool = False
+    """Whether a number becomes a tensor of its own type, and one of the other's then, as before
+    Triton 3.9: always, but for comparisons, where it may be that already."""
     constants: dict[tuple[int | float, float, str], Any] = field(default_factory=dict)
     booleans: dict[str, Any] = field(default_factory=dict)
     """Type -> that of a comparison of two such."""
@@ -130,7 +135,8 @@ def shorten_operations(count: Callable[[int], None]) -> None:
     from triton.runtime import interpreter
 
     semantic = interpreter.TritonSemantic(interpreter.interpreter_builder)
-    shared = _Shortcuts(semantic, interpreter.TensorHandle, count)
+    shared = _Shortcuts(semantic, tl.tensor, interpreter.TensorHandle, count)
+    shared.twice = not hasattr(semantic, "_cast_to_computation_type")
     patch = interpreter._patch_attr
 
     def patched(target: Any, name: str, *rest: Any) -> None:
@@ -145,58 +151,67 @@ def _shortened(name: str, usual: Callable[..., Any], shared: _Shortcuts) -> Call
     """An operation in its short form where that applies, in the usual one elsewhere."""
     import triton.language as tl
 
-    tensor, int64 = tl.tensor, tl.int64
-    move = shared.semantic.builder.create_addptr
-    compares = name in COMPARISONS
-    operation, arrays = COMPARISONS[name] if compares else OPERATIONS[name]
-    # Before Triton 3.9 a number becomes a tensor of its own type, and one of the other's then:
-    # always, but for comparisons, where it may be that already.
-    twice = not hasattr(shared.semantic, "_cast_to_computation_type")
-
-    def with_number(self: Any, number: object) -> Any:
-        mine, dtype = self.handle, self.dtype
-        constant = shared.constant(number, dtype)
-        if constant is None:
-            return None
-        if twice and not (compares and _own_type(number) == dtype.name):
-            shared.count(1)
-        if self.type.is_block():
-            shared.count(mine.data.size)
-        return result(mine.data, constant.data, dtype, self.type)
-
-    def with_tensor(self: Any, other: Any) -> Any:
-        """With an array of the right type, or a pointer."""
-        mine, theirs = self.handle.data, other.handle.data
-        if self.dtype.name == other.dtype.name and mine.dtype is theirs.dtype:
-            kind = shared.common(self, other)
-            return None if kind is None else result(mine, theirs, self.dtype, kind)
-        if self.dtype.name not in WHOLE or other.dtype.name not in WHOLE:
-            return None
-        wide, narrow = (self, other) if self.dtype.name == "int64" else (other, self)
-        kind = shared.common(wide, narrow)
-        if kind is None:
-            return None
-        shared.count(narrow.handle.data.size)
-        wider = narrow.handle.data.astype(np.int64)
-        mine, theirs = (mine, wider) if narrow is other else (wider, theirs)
-        return result(mine, theirs, int64, kind)
-
-    def result(mine: Any, theirs: Any, dtype: Any, kind: Any) -> Any:
-        found = shared.made(operation(mine, theirs), dtype)
-        return tensor(found, shared.boolean(kind) if compares else kind)
+    tensor, move = tl.tensor, shared.semantic.builder.create_addptr
+    operation, arrays = (OPERATIONS | COMPARISONS)[name]
+    short = _Short(operation, name in COMPARISONS, shared)
 
     def operate(self: Any, other: Any, **named: Any) -> Any:
         value = other.value if type(other) is tl.constexpr else other
         found = None
         if self.handle.data.dtype is arrays.get(self.dtype.name):
-            number = type(value) is not tensor
-            found = with_number(self, value) if number else with_tensor(self, value)
+            with_tensor = type(value) is tensor
+            found = (
+                short.with_tensor(self, value) if with_tensor else short.with_number(self, value)
+            )
         elif name == "__add__" and self.dtype.is_ptr() and type(value) is tensor:
             kind = shared.common(self, value) if value.dtype.name in WHOLE else None
             found = None if kind is None else tensor(move(self.handle, value.handle), kind)
         return usual(self, other, **named) if found is None else found
 
     return operate
+
+
+@dataclass
+class _Short:
+    """The short form of one operation, of values that arrays of the right type hold; none where it
+    does not apply."""
+
+    operation: Callable[[Any, Any], Any]
+    compares: bool
+    shared: _Shortcuts
+
+    def with_number(self, one: Any, number: Any) -> Any:
+        """Of a tensor and a number."""
+        shared, dtype = self.shared, one.dtype
+        constant = shared.constant(number, dtype)
+        if constant is None:
+            return None
+        if shared.twice and not (self.compares and _own_type(number) == dtype.name):
+            shared.count(1)
+        if one.type.is_block():
+            shared.count(one.handle.data.size)
+        return self.result(one.handle.data, constant.data, dtype, one.type)
+
+    def with_tensor(self, one: Any, other: Any) -> Any:
+        """Of two tensors."""
+        first, second = one.handle.data, other.handle.data
+        if one.dtype.name == other.dtype.name and first.dtype is second.dtype:
+            kind, dtype = self.shared.common(one, other), one.dtype
+        elif one.dtype.name in WHOLE and other.dtype.name in WHOLE:
+            wide, narrow = (one, other) if one.dtype.name == "int64" else (other, one)
+            kind, dtype = self.shared.common(wide, narrow), wide.dtype
+            if kind is not None:
+                self.shared.count(narrow.handle.data.size)
+                first = first.astype(np.int64, copy=False)
+                second = second.astype(np.int64, copy=False)
+        else:
+            return None
+        return None if kind is None else self.result(first, second, dtype, kind)
+
+    def result(self, one: Any, other: Any, dtype: Any, kind: Any) -> Any:
+        """What comes of two arrays."""
+        found = self.shared.made(self.operation(one, other), dtype)
+        return self.shared.tensor(found, self.shared.boolean(kind) if self.compares else kind)
 
 
 def _own_type(number: float) -> str:

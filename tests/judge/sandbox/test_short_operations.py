@@ -16,8 +16,16 @@ ALL = (
     *("a + b", "a - b", "a * b", "a + c", "c + a", "c - a", "a + 3", "3 + a", "5 - a", "a * -2"),
     *("2 * a", "(a < b)", "(a >= c)", "(a != 0)", "(0 <= a)", "(a == b)", "(a > -1)", "a + n"),
     *("top + b", "a * side", "(top < side)", "top - side", "(c + top) + b"),
-    *("top + tl.arange(0, N)", "tl.arange(0, 4)[None, :] + a", "side + side", "tl.arange(0, N) * b"),
-    *("tl.load(x + columns + rows[:, None] * N)", "tl.load((x + rows)[:, None] + columns[None, :])"),
+    *(
+        "top + tl.arange(0, N)",
+        "tl.arange(0, 4)[None, :] + a",
+        "side + side",
+        "tl.arange(0, N) * b",
+    ),
+    *(
+        "tl.load(x + columns + rows[:, None] * N)",
+        "tl.load((x + rows)[:, None] + columns[None, :])",
+    ),
     *("a + C", "C * a", "tl.load(x + place * 1)", "tl.load((x + c0) + columns[None, :])"),
 )
 INTEGERS = (
@@ -38,7 +46,9 @@ INTEGERS = (
         "(a < far)",
         "(far == a.to(tl.int64))",
         "(n + far) * a",
-        "(c0 + far) | 3", "far + top", "rows[:, None] * far",
+        "(c0 + far) | 3",
+        "far + top",
+        "rows[:, None] * far",
     ),
     *("(a % 2 == 0) & (columns[None, :] < n)", "(a < b) & True", "(a > b) | 1", "a * 0.5"),
 )
