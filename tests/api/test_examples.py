@@ -9,8 +9,10 @@ from tests import PYTHONPATH, ROOT
 from tests.api.process import python
 
 EXAMPLES = ROOT / "examples"
-SCRIPTS = sorted(EXAMPLES.glob("[0-9]*.py"))
-pytestmark = pytest.mark.slow(turn=0)
+SCRIPTS = [
+    pytest.param(path, marks=pytest.mark.slow(turn=2 if path.name.startswith("05") else 0))
+    for path in sorted(EXAMPLES.glob("[0-9]*.py"))
+]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,7 @@ def test_every_script_runs_in_any_folder(script, folder):
     assert expected[script.name] in printed
 
 
+@pytest.mark.slow(turn=1)
 def test_the_notebook_runs_and_holds_no_outputs(tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
