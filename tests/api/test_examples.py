@@ -9,10 +9,7 @@ from tests import PYTHONPATH, ROOT
 from tests.api.process import python
 
 EXAMPLES = ROOT / "examples"
-SCRIPTS = [
-    pytest.param(path, marks=pytest.mark.slow(turn=2 if path.name.startswith("05") else 0))
-    for path in sorted(EXAMPLES.glob("[0-9]*.py"))
-]
+SCRIPTS = sorted(EXAMPLES.glob("[0-9]*.py"))
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +18,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("reader")
 
 
+@pytest.mark.slow(turn=2)
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_every_script_runs_in_any_folder(script, folder):
     pytest.importorskip("pandas", reason="pandas is not installed")
@@ -37,7 +35,7 @@ def test_every_script_runs_in_any_folder(script, folder):
     assert expected[script.name] in printed
 
 
-@pytest.mark.slow(turn=1)
+@pytest.mark.slow(turn=0)
 def test_the_notebook_runs_and_holds_no_outputs(tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")

@@ -9,8 +9,6 @@ from tests import PYTHONPATH, ROOT
 from tests.api.process import python
 from tests.documents import FENCE, read_page, write_files
 
-pytestmark = pytest.mark.slow(turn=1)
-
 
 def script_of(page) -> str:
     """The blocks of a page that are not files, one after the other."""
@@ -27,6 +25,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow(turn=1)
 def test_the_page_on_python_is_so(folder):
     pytest.importorskip("pandas", reason="pandas is not installed")
     (folder / "page.py").write_text(script_of(read_page(ROOT / "docs" / "python.md")))
@@ -43,6 +42,7 @@ def lab(folder):
     return folder
 
 
+@pytest.mark.slow(turn=0)
 def test_the_page_on_extending_is_so(lab):
     path = f"{lab / 'site'}:{PYTHONPATH}"
     (lab / "page.py").write_text(script_of(read_page(ROOT / "docs" / "extending.md")))
