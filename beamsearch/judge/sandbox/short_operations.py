@@ -1,26 +1,29 @@
 """The interpreter's commonest operations done without its checks of types, where nothing is to be
-converted: index arithmetic, comparisons and masks are most of what an interpreted kernel does."""
+converted: index arithmetic, comparisons and masks are most of what an interpreted kernel does.
+
+Results are those of the usual way bit by bit, but for a mask made of a scalar's and a block's: here
+it is one, where Triton 3.6 to 3.9 makes whole numbers of it, which some operations then refuse."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import copysign, isnan, prod
+from math import copysign, inf, isnan, prod
 from typing import Any
 
 import numpy as np
 
 
-def _divide(one: Any, other: Any) -> Any:
+def _divide(one: Any, other: Any, order: str = "K") -> Any:
     """Whole numbers divided towards zero, as a GPU does."""
-    return (one - np.fmod(one, other)) // other
+    return np.floor_divide(one - np.fmod(one, other), other, order=order)
 
 
 WHOLE: dict[str, Any] = {"int32": np.dtype(np.int32), "int64": np.dtype(np.int64)}
 NUMBERS = WHOLE | {"fp32": np.dtype(np.float32)}
 BITS = WHOLE | {"int1": np.dtype(bool)}
 """Triton's name of a type -> that of the array that holds its values."""
-OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, Any]]] = {
+ARITHMETIC: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "__add__": (np.add, NUMBERS),
     "__radd__": (np.add, NUMBERS),
     "__sub__": (np.subtract, NUMBERS),
@@ -31,17 +34,20 @@ OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, Any]]] = {
     "__and__": (np.bitwise_and, BITS),
     "__or__": (np.bitwise_or, BITS),
 }
-COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, Any]]] = {
-    "__lt__": (np.less, NUMBERS),
-    "__le__": (np.less_equal, NUMBERS),
-    "__gt__": (np.greater, NUMBERS),
-    "__ge__": (np.greater_equal, NUMBERS),
-    "__eq__": (np.equal, NUMBERS),
-    "__ne__": (np.not_equal, NUMBERS),
-}
 """Method of a tensor -> what is done, and to values of which types. The reversed ones are of
 operations that commute."""
-BOUNDS = {"int32": 1 << 31, "int64": 1 << 63}
+COMPARISONS = {
+    "__lt__": np.less,
+    "__le__": np.less_equal,
+    "__gt__": np.greater,
+    "__ge__": np.greater_equal,
+    "__eq__": np.equal,
+    "__ne__": np.not_equal,
+}
+OPERATIONS = ARITHMETIC | {name: (compare, NUMBERS) for name, compare in COMPARISONS.items()}
+BOUNDS = {"int32": 1 << 31, "int64": 1 << 63, "fp32": 1 << 53}
+"""Type -> whole numbers below it that are rounded at most once on the way to that type."""
+FLOAT32 = np.finfo(np.float32)
 
 
 @dataclass
@@ -75,8 +81,8 @@ class _Shortcuts:
     def constant(self, value: object, dtype: Any) -> Any:
         """The handle of a number beside a tensor of this dtype; none where that is converted."""
         if type(value) is int:
-            bound = BOUNDS.get(dtype.name)
-            if dtype.name == "int1" or (bound is not None and not -bound <= value < bound):
+            bound = BOUNDS.get(dtype.name, 0)
+            if not -bound <= value < bound:
                 return None
         elif type(value) is not float or dtype.name != "fp32" or isnan(value):
             return None
@@ -141,7 +147,7 @@ def shorten_operations(count: Callable[[int], None]) -> None:
 
     def patched(target: Any, name: str, *rest: Any) -> None:
         patch(target, name, *rest)
-        if target is tl.tensor and (name in OPERATIONS or name in COMPARISONS):
+        if target is tl.tensor and name in OPERATIONS:
             setattr(target, name, _shortened(name, getattr(target, name), shared))
 
     interpreter._patch_attr = patched
@@ -152,7 +158,7 @@ def _shortened(name: str, usual: Callable[..., Any], shared: _Shortcuts) -> Call
     import triton.language as tl
 
     tensor, move = tl.tensor, shared.semantic.builder.create_addptr
-    operation, arrays = (OPERATIONS | COMPARISONS)[name]
+    operation, arrays = OPERATIONS[name]
     short = _Short(operation, name in COMPARISONS, shared)
 
     def operate(self: Any, other: Any, **named: Any) -> Any:
@@ -183,38 +189,47 @@ class _Short:
     def with_number(self, one: Any, number: Any) -> Any:
         """Of a tensor and a number."""
         shared, dtype = self.shared, one.dtype
-        constant = shared.constant(number, dtype)
+        is_typed = shared.twice and self.compares and type(number) in (int, float)
+        own = _own_type(number) if is_typed else ""
+        constant = None if own == "fp64" else shared.constant(number, dtype)  # both become that
         if constant is None:
             return None
-        if shared.twice and not (self.compares and _own_type(number) == dtype.name):
+        if shared.twice and own != dtype.name:
             shared.count(1)
         if one.type.is_block():
             shared.count(one.handle.data.size)
-        return self.result(one.handle.data, constant.data, dtype, one.type)
+        return self.result(one.handle.data, constant.data, dtype, one.type, "C")
 
     def with_tensor(self, one: Any, other: Any) -> Any:
         """Of two tensors."""
-        first, second = one.handle.data, other.handle.data
-        if one.dtype.name == other.dtype.name and first.dtype is second.dtype:
-            kind, dtype = self.shared.common(one, other), one.dtype
-        elif one.dtype.name in WHOLE and other.dtype.name in WHOLE:
-            wide, narrow = (one, other) if one.dtype.name == "int64" else (other, one)
-            kind, dtype = self.shared.common(wide, narrow), wide.dtype
+        shared, first, second = self.shared, one.handle.data, other.handle.data
+        names, dtype = (one.dtype.name, other.dtype.name), one.dtype
+        # A scalar is spread over a block in C order, whatever the block's is.
+        order = "K" if one.type.is_block() == other.type.is_block() else "C"
+        if names[0] == names[1] and first.dtype is second.dtype:
+            kind = shared.common(one, other)
+        elif WHOLE.keys() == set(names) and second.dtype is WHOLE[names[1]]:
+            wide, narrow = (one, other) if names[0] == "int64" else (other, one)
+            kind, dtype = shared.common(wide, narrow), wide.dtype
             if kind is not None:
-                self.shared.count(narrow.handle.data.size)
+                shared.count(narrow.handle.data.size)
                 first = first.astype(np.int64, copy=False)
                 second = second.astype(np.int64, copy=False)
         else:
             return None
-        return None if kind is None else self.result(first, second, dtype, kind)
+        return None if kind is None else self.result(first, second, dtype, kind, order)
 
-    def result(self, one: Any, other: Any, dtype: Any, kind: Any) -> Any:
+    def result(self, one: Any, other: Any, dtype: Any, kind: Any, order: str) -> Any:
         """What comes of two arrays."""
-        found = self.shared.made(self.operation(one, other), dtype)
+        found = self.shared.made(self.operation(one, other, order=order), dtype)
         return self.shared.tensor(found, self.shared.boolean(kind) if self.compares else kind)
 
 
 def _own_type(number: float) -> str:
-    """Triton's type of a number by itself."""
-    small = -BOUNDS["int32"] <= number < BOUNDS["int32"]
-    return "fp32" if type(number) is float else "int32" if small else "int64"
+    """Triton's type of a number by itself, before version 3.9."""
+    if type(number) is float:
+        fits = number in (0, inf, -inf) or FLOAT32.tiny <= abs(number) <= FLOAT32.max
+        return "fp32" if fits else "fp64"
+    if 1 << 31 <= number < 1 << 32:
+        return "uint32"
+    return "int32" if -BOUNDS["int32"] <= number < BOUNDS["int32"] else "int64"

@@ -47,6 +47,13 @@ INTEGERS = (
         "(far == a.to(tl.int64))",
         "(n + far) * a",
         "(c0 + far) | 3",
+        "a + big",
+        "big - far",
+        "(far < big)",
+        "(far * 3 == 2147483648)",
+        "(far < 3000000000)",
+        "tl.umulhi(far, far) + far",
+        "columns + tl.histogram(tl.ravel(a.to(tl.int8)), 16)",
         "far + top",
         "rows[:, None] * far",
     ),
@@ -55,22 +62,26 @@ INTEGERS = (
 FLOATS = (
     *("a * 0.0", "a * -0.0", "a + 1e30 * 1e30", "a / 3", "a * scale", "scale - a", "(a < 0.25)"),
     *("a * 2147483648", "(a == float('nan'))", "tl.where(a > b, a, -0.0)", "a - 1", "a % 0.75"),
+    *("(a == 1e-40)", "(a <= 1e39)", "(a > 1e-40)", "a + 1152921573326323713", "a * 1e-40"),
+    *("a + 18446744073709551616", "(a > -18446744073709551616)", "(a == a * 0 + 1e-40)"),
+    *("b * 0 + tl.sum(tl.trans(a) * 0.3, 0)[:, None]", "(a == 16777217)", "(b <= 3000000000)"),
+    *(
+        "b * 0 + tl.sum(tl.trans(b) * scale, 0)[:, None]",
+        "b - tl.sum(scale - tl.trans(b), 0)[:, None]",
+    ),
     *("a + a.to(tl.bfloat16)", "(a <= scale)", "a * True", "a * (b > 0)", "a.to(tl.bfloat16)"),
 )
 HEAD = """
 import json, sys, torch, triton, triton.language as tl
 from beamsearch.judge.sandbox import interpreter, short_operations
 if sys.argv[1] == "long":
-    for found in (
-        short_operations.OPERATIONS, short_operations.COMPARISONS, interpreter.PLAIN_CASTS
-    ):
-        found.clear()
+    short_operations.OPERATIONS.clear(), interpreter.PLAIN_CASTS.clear()
 interpreter.prepare_interpreter()
 kernels, told = {}, []
 """
 KERNEL = """
 @triton.jit
-def kernel_{number}(x, y, out, n, scale, N: tl.constexpr, C: tl.constexpr):
+def kernel_{number}(x, y, out, n, big, scale, N: tl.constexpr, C: tl.constexpr):
     rows = tl.program_id(0) * 2 + tl.arange(0, 2)
     columns = tl.arange(0, N)
     place = rows[:, None] * N + columns[None, :]
@@ -96,7 +107,7 @@ for dtype in (torch.int32, torch.int64, torch.int8, torch.uint8,
         out = torch.full((8, 16), 7.0, dtype=torch.float64)
         interpreter.METER.begin(None)
         try:
-            kernel[(4,)](x, y, out, 11, 0.3, N=16, C=3)
+            kernel[(4,)](x, y, out, 11, 3000000000, 0.3, N=16, C=3)
             result = out.numpy().tobytes().hex()
         except Exception as error:
             result = type(error).__name__
