@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 
-def _divide(one: Any, other: Any, order: str = "K") -> Any:
+def _divide(one: Any, other: Any, order: Any = "K") -> Any:
     """Whole numbers divided towards zero, as a GPU does."""
     return np.floor_divide(one - np.fmod(one, other), other, order=order)
 
@@ -182,7 +182,7 @@ class _Short:
     """The short form of one operation, of values that arrays of the right type hold; none where it
     does not apply."""
 
-    operation: Callable[[Any, Any], Any]
+    operation: Callable[..., Any]
     compares: bool
     shared: _Shortcuts
 
