@@ -157,7 +157,7 @@ def _shortened(name: str, usual: Callable[..., Any], shared: _Shortcuts) -> Call
     """An operation in its short form where that applies, in the usual one elsewhere."""
     import triton.language as tl
 
-    tensor, move = tl.tensor, shared.semantic.builder.create_addptr
+    tensor, move = shared.tensor, shared.semantic.builder.create_addptr
     operation, arrays = OPERATIONS[name]
     short = _Short(operation, name in COMPARISONS, shared)
 
