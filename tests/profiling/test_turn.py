@@ -189,9 +189,15 @@ def test_one_that_stands_by_calls_what_it_is_told_to_with_its_turn(tmp_path, tur
         while not turn.ready.exists():
             time.sleep(0.01)
         assert begun.alive and gpu.held_at is None  # ready, and nothing is held for it
+        assert state_of(begun) == "T"  # nor has it a core
         profile = begun.profile(60, message=str(tmp_path / "called"))
     assert (tmp_path / "called").read_text() == "called"
     assert profile.launches and gpu.held_at is not None
+
+
+def state_of(begun):
+    """Of the profiler: stopped is T, asleep S."""
+    return Path(f"/proc/{begun._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_one_that_stands_by_is_ended_with_whoever_started_it(tmp_path, turn, gpu):

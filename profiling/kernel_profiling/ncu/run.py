@@ -77,8 +77,9 @@ class Turn:
     """A GPU that is shared: the command starts, says that it is ready, and waits for its turn.
 
     It makes the file `ready`, then reads a line from the pipe `go`; it ends where there is none,
-    since then nobody waits for it any more. It removes `ready` once its work on the GPU is done and
-    its memory given back: its end and the report take no GPU.
+    since then nobody waits for it any more. Until then the profiler may be stopped (SIGSTOP). It
+    removes `ready` once its work on the GPU is done and its memory given back: its end and the
+    report take no GPU.
     """
 
     ready: Path
@@ -116,6 +117,8 @@ class Turn:
                 raise subprocess.TimeoutExpired(process.args, timeout_s)
             time.sleep(0.01)
         with self.hold():
+            with suppress(ProcessLookupError):  # another thread ended it
+                os.killpg(process.pid, signal.SIGCONT)
             os.write(pipe, f"{message}\n".encode())
             deadline = time.monotonic() + timeout_s
             while self.ready.exists() and process.poll() is None:
@@ -256,6 +259,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     for sign, grace_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, sign)
+            os.killpg(process.pid, signal.SIGCONT)  # one that is stopped ends only then
             process.wait(grace_s)
 
 
