@@ -67,6 +67,11 @@ def suite(
     check_platform()
     settings = read_settings(config, flags)
 
+    from beamsearch.suite.one_run import PRELOADED
+    from beamsearch.suite.processes import forking
+
+    forking(*PRELOADED)  # it takes seconds, in which this process imports the rest
+
     from beamsearch.cli.display import PlainDisplay
     from beamsearch.cli.suite_view import make_watcher
     from beamsearch.suite.problems import files_of

@@ -107,7 +107,6 @@ class MeasuringJudge:
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
         self._runners = Runners(device, self._visit.l2_bytes, scratch)
         self._candidates: RunnerProcess | None = None
-        self._baselines: RunnerProcess | None = None
         self._python = OwnPython(servers, gpu, device, scratch)
         self._sets_begun = False
         self._closed = Event()
@@ -164,8 +163,9 @@ class MeasuringJudge:
         kernels = [subject for subject in subjects if subject.kind == "kernel"]
         if kernels and not self._sets_begun:
             self._sets_begun = True
+            self._runners.open_soon()
             Thread(target=self._make_sets, args=(source_of(kernels[0]),), daemon=True).start()
-        if len(kernels) < len(subjects) and self._baselines is None:
+        if len(kernels) < len(subjects):
             self._runners.start(compiles=True)
         self._captures.prepare(kernels, self._scratch)
         if self._no_ncu is None:
@@ -214,6 +214,8 @@ class MeasuringJudge:
             except Rejected as rejection:
                 failed[name] = rejection.reason
         called = [] if job.own_python == "none" else [sources[name] for name in forms]
+        for of_baselines in {subject.kind != "kernel" for subject in subjects}:
+            self._runners.open_soon(compiles=of_baselines)
         with self._python.opened(called) as call, self._holding("comparing"):
             self._true_sets()
             if self._room.stays_crowded(self._true):  # subjects have results of their own
@@ -228,7 +230,7 @@ class MeasuringJudge:
                     except Rejected as rejection:
                         failed[name] = rejection.reason
                 left = [subject for subject in subjects if subject.name not in failed]
-                opened = self._runners.opened, self._baseline_runner
+                opened = self._runners.opened, self._runners.for_baselines
                 found = Comparer(self._visit, timed, *opened).run(left, chosen, kernels=job.kernels)
             inputs = self._true_sets()[0]
             times, wrong = with_host_times(
@@ -284,7 +286,7 @@ class MeasuringJudge:
         self._runners.close()
         with self._lane.held(CLOSE_S) as held:
             if held:
-                for runner in (self._candidates, self._baselines):
+                for runner in (self._candidates, self._runners.baselines):
                     if runner is not None:
                         runner.end()
                 self._true.close()
@@ -318,11 +320,6 @@ class MeasuringJudge:
             self._room.give_back(self._true, self._candidates)
         self._room.wait()
         return True
-
-    def _baseline_runner(self) -> RunnerProcess:
-        if self._baselines is None or not self._baselines.alive:
-            self._baselines = self._runners.opened(compiles=True)
-        return self._baselines
 
     @contextmanager
     def _loaded(self, name: str, form: Form | Rejected) -> Iterator[Replay]:

@@ -105,6 +105,15 @@ class Capturer(KernelWorker):
 class Caller(Harness):
     """A process with a GPU, in which a kernel's own Python is called as users will call it."""
 
+    def do_open(self, device: int) -> Answer:
+        """Take a GPU, and have Triton start its driver: it compiles a library of its own for every
+        folder of candidates, and nobody should have the lane meanwhile."""
+        from triton.runtime import driver
+
+        answer = super().do_open(device)
+        _ = driver.active.utils
+        return answer
+
     def do_reuse(
         self,
         kernels: list[dict[str, Any]],

@@ -5,11 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any
 
 from beamsearch.errors import BeamsearchError, ShortOfMemory
@@ -41,14 +41,24 @@ class RunnerProcess:
         self._process = start_python(arguments, [theirs], log, baseline_caches())
         self._log = log
         self._conversation = Conversation(ours, self._how_it_died)
+        self._has_context = False
         self.alive = True
 
+    def start_cuda(self, device: int) -> None:
+        """Take a context of the GPU, where it has none yet; needs no lane. Raises BeamsearchError
+        where it gets none, and ShortOfMemory where that is for want of memory."""
+        if not self._has_context:
+            self._begin("open", device=device)
+            self._has_context = True
+
     def open(self, device: int, l2_bytes: int) -> None:
-        """Take the GPU. Needs the lane. Raises BeamsearchError where it gives no context, and
-        ShortOfMemory where that is for want of memory."""
+        """Get ready to load and time. Needs the lane. Raises as `start_cuda`."""
+        self.start_cuda(device)
+        self._begin("begin", l2_bytes=l2_bytes)
+
+    def _begin(self, op: str, **arguments: int) -> None:
         try:
-            self.ask("open", OPEN_S, device=device)
-            self.ask("begin", OPEN_S, l2_bytes=l2_bytes)
+            self.ask(op, OPEN_S, **arguments)
         except (ToldError, ProcessDied, DeadlineMissed) as error:
             self.end()
             kind = ShortOfMemory if "out of memory" in str(error) else BeamsearchError
@@ -111,31 +121,58 @@ class RunnerProcess:
 
 class Runners:
     """Runners of one GPU, each opened where it is wanted; for kernels the next one is always
-    started already. Thread-safe."""
+    started already, and baselines have one that is kept. Thread-safe."""
 
     def __init__(self, device: int, l2_bytes: int, scratch: Path) -> None:
         self._gpu = {"device": device, "l2_bytes": l2_bytes}
         self._scratch = scratch
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._started: dict[bool, RunnerProcess] = {}
+        self._soon: dict[bool, Thread] = {}
+        """What has a context made for one that is started."""
+        self.baselines: RunnerProcess | None = None
         self.start()
 
     def start(self, *, compiles: bool = False) -> None:
         """Start the next one that will be opened, where none is started."""
         with self._lock:
-            if compiles not in self._started:
+            if compiles and self.baselines is not None and self.baselines.alive:
+                return
+            if compiles not in self._started or not self._started[compiles].alive:
                 log = self._scratch / f"runner-{next(self._numbers)}.log"
                 self._started[compiles] = RunnerProcess(log, compiles)
 
+    def open_soon(self, *, compiles: bool = False) -> None:
+        """The next one takes its context while the lane is waited for. Returns at once; what goes
+        wrong is told where it is opened, if it goes wrong again."""
+        self.start(compiles=compiles)
+        with self._lock:
+            runner = self._started.get(compiles)
+            if runner is not None and compiles not in self._soon:
+                self._soon[compiles] = Thread(target=self._start_cuda, args=(runner,), daemon=True)
+                self._soon[compiles].start()
+
+    def _start_cuda(self, runner: RunnerProcess) -> None:
+        with suppress(BeamsearchError):
+            runner.start_cuda(self._gpu["device"])
+
     def opened(self, *, compiles: bool = False) -> RunnerProcess:
         """A new one, with a CUDA context. Needs the lane. Raises BeamsearchError."""
+        if soon := self._soon.pop(compiles, None):
+            soon.join()
         self.start(compiles=compiles)
         runner = self._started.pop(compiles)
         runner.open(**self._gpu)
         if not compiles:
             self.start()
         return runner
+
+    def for_baselines(self) -> RunnerProcess:
+        """The one that is kept, with what it compiled. Needs the lane. Raises BeamsearchError."""
+        if self.baselines is None or not self.baselines.alive:
+            self.baselines = self.opened(compiles=True)
+        return self.baselines
 
     def close(self) -> None:
         """End those that nobody has opened."""
