@@ -63,14 +63,11 @@ def suite(
 
     from beamsearch.gpu.environment import check_platform
     from beamsearch.settings import read_settings
+    from beamsearch.suite.one_run import get_ready
 
     check_platform()
     settings = read_settings(config, flags)
-
-    from beamsearch.suite.one_run import PRELOADED
-    from beamsearch.suite.processes import forking
-
-    forking(*PRELOADED)  # it takes seconds, in which this process imports the rest
+    get_ready()  # which takes seconds, in which this process imports the rest
 
     from beamsearch.cli.display import PlainDisplay
     from beamsearch.cli.suite_view import make_watcher

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -60,10 +61,15 @@ LOADED = "loaded"
 """What the process says once its problem is."""
 
 
+def get_ready() -> ForkServerContext:
+    """What starts the processes of runs; begins to import what they need. Returns at once."""
+    return forking(*PRELOADED)
+
+
 def run_apart(task: Task, stop: StopToken) -> Outcome:
     """Do a run in a process of its own. `stop` stops it cleanly."""
     task.log.touch()
-    context = forking(*PRELOADED)
+    context = get_ready()
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(theirs, task))
     start(process)

@@ -19,10 +19,9 @@ from beamsearch.run.stop import StopToken
 from beamsearch.settings import LIMITS, Settings, differences
 from beamsearch.suite.audits import flaws_of
 from beamsearch.suite.budget import Used, is_cut_short, settings_of_run, used_by_run
-from beamsearch.suite.one_run import PRELOADED, Outcome, Task, run_apart
+from beamsearch.suite.one_run import Outcome, Task, get_ready, run_apart
 from beamsearch.suite.places import Place, Places, find_places, in_turn
 from beamsearch.suite.problems import unique_names
-from beamsearch.suite.processes import forking
 from kernel_profiling.errors import one_line
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def run_suite(
     asked, Stopped after an interrupt.
     """
     places, machine = find_places(settings, at_once)
-    forking(*PRELOADED)
+    get_ready()
     stop = StopToken()
     with folder_lock(folder), stop_on_signal(stop):
         suite = _open(folder, paths, settings)
