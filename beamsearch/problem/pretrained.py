@@ -24,7 +24,6 @@ def replace_loads(tree: ast.Module) -> bool:
             call.args.insert(0, call.func.value)
             call.func = ast.Name(STANDS_IN, ast.Load())
             found = True
-    ast.fix_missing_locations(tree)
     return found
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import get_args
 
 from beamsearch.errors import ProblemError
@@ -171,41 +172,53 @@ def name_of(path: Path) -> str:
 
 def load_module(problem: Problem) -> ModuleType:
     """The problem's source executed as a module, its sizes replaced where the problem says so."""
-    try:
-        tree = parse(problem.source, filename=str(problem.path))
-    except SyntaxError as error:
-        raise ProblemError(f"{problem.path} does not parse: {error}") from error
-    if problem.sizes:
-        for size in sizes_of(tree):
-            if size.name in problem.sizes:
-                size.replace(problem.sizes[size.name])
-        ast.fix_missing_locations(tree)
+    code, loads = _compiled(problem)
     module = ModuleType(f"problem_{problem.name}")
     module.__file__ = str(problem.path)
-    if replace_loads(tree):
+    if loads:
         setattr(module, STANDS_IN, from_configuration)
-    _execute(tree, problem, module)
+    _execute(code, problem, module)
     if problem.sizes.get(SMALL_MAKERS[0]):
         for maker, small in zip(MAKERS, SMALL_MAKERS, strict=True):
             setattr(module, maker, getattr(module, small, getattr(module, maker)))
     return module
 
 
+@functools.lru_cache(maxsize=64)
+def _compiled(problem: Problem) -> tuple[CodeType, bool]:
+    """Its source as code, and whether that loads models by name. Kept, since a GPU waits: inputs
+    are made anew before each timed call. Raises ProblemError."""
+    try:
+        tree = parse(problem.source, filename=str(problem.path))
+    except SyntaxError as error:
+        raise ProblemError(f"{problem.path} does not parse: {error}") from error
+    for size in sizes_of(tree) if problem.sizes else ():
+        if size.name in problem.sizes:
+            size.replace(problem.sizes[size.name])
+    loads = replace_loads(tree)
+    try:
+        return compile(ast.fix_missing_locations(tree), str(problem.path), "exec"), loads
+    except Exception as error:
+        raise ProblemError(
+            f"{problem.path} fails to load: {type(error).__name__}: {error}"
+        ) from error
+
+
 _LOADING = threading.RLock()
 """A module is known by its name while it is executed, which two threads may do at once."""
 
 
-def _execute(tree: ast.Module, problem: Problem, module: ModuleType) -> None:
+def _execute(code: CodeType, problem: Problem, module: ModuleType) -> None:
     """Execute a problem's source in its module. Raises ProblemError."""
     with _LOADING:
-        _execute_alone(tree, problem, module)
+        _execute_alone(code, problem, module)
 
 
-def _execute_alone(tree: ast.Module, problem: Problem, module: ModuleType) -> None:
+def _execute_alone(code: CodeType, problem: Problem, module: ModuleType) -> None:
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module  # a dataclass looks its module up there
     try:
-        exec(compile(tree, str(problem.path), "exec"), module.__dict__)
+        exec(code, module.__dict__)
     except SystemExit as error:
         raise ProblemError(f"{problem.path} ends Python when it is loaded") from error
     except ProblemError as error:
