@@ -211,6 +211,28 @@ def test_one_that_stands_by_is_ended_with_whoever_started_it(tmp_path, turn, gpu
     assert is_gone(Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat"))
 
 
+DIES = """
+import os, sys, time
+from contextlib import nullcontext
+from pathlib import Path
+from kernel_profiling.ncu.run import Begun, Turn
+code, ncu, *files = sys.argv[1:]
+turn = Turn(*map(Path, files), nullcontext)
+begun = Begun([sys.executable, "-c", code, *files], ncu=Path(ncu), turn=turn)
+while not turn.ready.exists():
+    time.sleep(0.01)
+os._exit(0)
+"""
+
+
+def test_one_that_stands_by_ends_where_whoever_started_it_dies(tmp_path):
+    ncu = stand_in(tmp_path / "bin", f'printf $$ > {tmp_path / "pid"}; "$@"')
+    command = [sys.executable, "-c", DIES, STANDS_BY, str(ncu), tmp_path / "ready", tmp_path / "go"]
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
+    subprocess.run(command, env=environment, timeout=60, check=True)
+    assert ends(tmp_path / "pid")
+
+
 def test_profilers_stand_by_again_where_a_run_was_killed(tmp_path, gpu, monkeypatch):
     pids = tmp_path / "pids"
     ncu = stand_in(tmp_path / "bin", f'echo $$ >> {pids}; "$@"')
