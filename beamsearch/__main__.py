@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from typing import NoReturn
 
@@ -18,15 +20,33 @@ def start(arguments: list[str] | None = None) -> NoReturn:
                 *sys.version_info[:2], *OLDEST
             )
         )
+    codes: list[object] = []
+    atexit.register(_leave, codes)  # the first that is registered is called last
     try:
         from beamsearch.cli.app import main
 
         main(arguments)
+    except SystemExit as end:
+        codes.append(end.code)
+        raise
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         if missing in OWN:
             raise
         _refuse(f"{missing} is not installed for {sys.executable}")
+
+
+def _leave(codes: list[object]) -> None:
+    """End the process with its exit code, if it has one: for Python to take apart all that torch
+    imported takes a second."""
+    for code in codes:
+        if isinstance(code, int):
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            except (OSError, ValueError):  # Python tells what it cannot write
+                return
+            os._exit(code)
 
 
 def _refuse(why: str) -> NoReturn:

@@ -8,6 +8,7 @@ until the file that tells what to call is named (see `kernel_profiling.ncu.run.T
 whoever started it.
 """
 
+import gc
 import json
 import os
 import signal
@@ -38,6 +39,7 @@ def main(arguments: list[str]) -> None:
         call(json.loads(Path(spec_file).read_text()))
         torch.cuda.empty_cache()
         ready.unlink()
+        gc.freeze()  # nothing is to be collected at the end, which takes a second
 
 
 def call(spec: dict[str, Any]) -> None:
