@@ -64,17 +64,17 @@ def suite(
     from beamsearch.gpu.environment import check_platform
     from beamsearch.settings import read_settings
     from beamsearch.suite.one_run import get_ready
+    from beamsearch.suite.problems import files_of
 
     check_platform()
     settings = read_settings(config, flags)
+    paths = files_of(problems or [], kernelbench)
     get_ready()  # which takes seconds, in which this process imports the rest
 
     from beamsearch.cli.display import PlainDisplay
     from beamsearch.cli.suite_view import make_watcher
-    from beamsearch.suite.problems import files_of
     from beamsearch.suite.runs import run_suite
 
-    paths = files_of(problems or [], kernelbench)
     watcher = make_watcher(sys.stderr if json else sys.stdout, folder)
     try:
         with watcher:

@@ -286,9 +286,9 @@ class MeasuringJudge:
         self._runners.close()
         with self._lane.held(CLOSE_S) as held:
             if held:
-                for runner in (self._candidates, self._runners.baselines):
-                    if runner is not None:
-                        runner.end()
+                if self._candidates is not None:
+                    self._candidates.end()
+                self._runners.end_baselines()
                 self._true.close()
 
     @contextmanager

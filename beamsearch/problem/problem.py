@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import functools
+import marshal
 import sys
 import threading
 from collections.abc import Mapping
@@ -177,7 +178,8 @@ def load_module(problem: Problem) -> ModuleType:
     module.__file__ = str(problem.path)
     if loads:
         setattr(module, STANDS_IN, from_configuration)
-    _execute(code, problem, module)
+    # Of its own: torch.compile keeps what it compiled in the code that it compiled.
+    _execute(marshal.loads(code), problem, module)
     if problem.sizes.get(SMALL_MAKERS[0]):
         for maker, small in zip(MAKERS, SMALL_MAKERS, strict=True):
             setattr(module, maker, getattr(module, small, getattr(module, maker)))
@@ -185,9 +187,9 @@ def load_module(problem: Problem) -> ModuleType:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(problem: Problem) -> tuple[CodeType, bool]:
-    """Its source as code, and whether that loads models by name. Kept, since a GPU waits: inputs
-    are made anew before each timed call. Raises ProblemError."""
+def _compiled(problem: Problem) -> tuple[bytes, bool]:
+    """Its source as code, marshalled, and whether that loads models by name. Kept, since a GPU
+    waits: inputs are made anew before each timed call. Raises ProblemError."""
     try:
         tree = parse(problem.source, filename=str(problem.path))
     except SyntaxError as error:
@@ -197,11 +199,12 @@ def _compiled(problem: Problem) -> tuple[CodeType, bool]:
             size.replace(problem.sizes[size.name])
     loads = replace_loads(tree)
     try:
-        return compile(ast.fix_missing_locations(tree), str(problem.path), "exec"), loads
+        code = compile(ast.fix_missing_locations(tree), str(problem.path), "exec")
     except Exception as error:
         raise ProblemError(
             f"{problem.path} fails to load: {type(error).__name__}: {error}"
         ) from error
+    return marshal.dumps(code), loads
 
 
 _LOADING = threading.RLock()

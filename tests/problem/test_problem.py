@@ -137,6 +137,18 @@ def test_a_file_may_define_dataclasses(tmp_path):
     assert torch.equal(instance.reference(), 2 * instance.inputs[0])
 
 
+def test_a_reference_that_compiles_itself_is_made_again(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(
+        "import torch\n@torch.compile(backend='eager')\ndef twice(x): return x + x\n"
+        + PLAIN.format(returned="twice(x)", inputs="[torch.rand(8)]")
+    )
+    problem = find_problem(str(path))
+    for seed in range(3):
+        instance = instantiate(problem, seed=seed)
+        assert torch.equal(instance.reference(), 2 * instance.inputs[0])
+
+
 MODEL = """
 import torch, torch.nn as nn
 n = 32

@@ -3,6 +3,6 @@
 import sys
 from pathlib import Path
 
-from beamsearch.judge.nvidia_tools.call import asked
+from beamsearch.judge.nvidia_tools.standing_by import asked
 
 Path(asked(*map(Path, sys.argv[1:]))).write_text("called")

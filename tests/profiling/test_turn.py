@@ -1,6 +1,7 @@
 """A command that waits for its turn on the GPU, and whoever gives it."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from tests.profiling.test_ncu import REPORT, ends, is_gone, stand_in
 COMMAND = """
 import sys, time
 from pathlib import Path
-from beamsearch.judge.nvidia_tools.call import asked
+from beamsearch.judge.nvidia_tools.standing_by import asked
 time.sleep(0.3)
 if "early" in sys.argv:
     raise SystemExit(3)
@@ -174,7 +175,7 @@ def test_one_that_is_never_ready_is_given_up(turn, gpu):
 STANDS_BY = """
 import sys
 from pathlib import Path
-from beamsearch.judge.nvidia_tools.call import asked
+from beamsearch.judge.nvidia_tools.standing_by import asked
 line = asked(Path(sys.argv[1]), Path(sys.argv[2]))
 if not line:
     raise SystemExit(4)
@@ -189,7 +190,8 @@ def test_one_that_stands_by_calls_what_it_is_told_to_with_its_turn(tmp_path, tur
         while not turn.ready.exists():
             time.sleep(0.01)
         assert begun.alive and gpu.held_at is None  # ready, and nothing is held for it
-        assert state_of(begun) == "T"  # nor has it a core
+        while state_of(begun) != "T":  # nor has it a core
+            time.sleep(0.01)
         profile = begun.profile(60, message=str(tmp_path / "called"))
     assert (tmp_path / "called").read_text() == "called"
     assert profile.launches and gpu.held_at is not None
@@ -206,9 +208,25 @@ def test_one_that_stands_by_is_ended_with_whoever_started_it(tmp_path, turn, gpu
     begun = Begun(command, ncu=ncu, turn=turn)
     while not turn.ready.exists():
         time.sleep(0.01)
+    began = time.monotonic()
     begun.close()
+    assert time.monotonic() - began < 2  # it hears that it is to end, though it is stopped
     assert not begun.alive and gpu.held_at is None
     assert is_gone(Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat"))
+
+
+def test_one_that_stands_by_is_not_alive_where_its_command_died(tmp_path, turn):
+    ncu = stand_in(tmp_path / "bin", '"$@"')
+    command = [sys.executable, "-c", STANDS_BY, str(turn.ready), str(turn.go)]
+    with closing(Begun(command, ncu=ncu, turn=turn)) as begun:
+        while not (turn.ready.exists() and turn.ready.read_text()):
+            time.sleep(0.01)
+        assert begun.alive
+        os.kill(int(turn.ready.read_text()), signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while begun.alive:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 DIES = """

@@ -10,10 +10,7 @@ whoever started it.
 
 import gc
 import json
-import os
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +18,10 @@ import torch
 
 from beamsearch.gpu.driver import start_driver
 from beamsearch.judge.arguments import storages_of
+from beamsearch.judge.nvidia_tools.standing_by import asked
 from beamsearch.judge.runner.launching import Loader
 from beamsearch.judge.runner.program import PlanProgram
 from beamsearch.judge.runner.reference import read_problem_message
-from beamsearch.judge.sandbox.lifeline import end_with
 from beamsearch.problem.instance import instantiate
 from beamsearch.records.plan import Binary, Plan
 
@@ -35,6 +32,7 @@ WARMUPS = 2
 def main(arguments: list[str]) -> None:
     """Wait for the GPU, call, and tell that it is free."""
     ready, go = map(Path, arguments)
+    start_driver()
     if spec_file := asked(ready, go):  # else whoever might have asked is gone
         call(json.loads(Path(spec_file).read_text()))
         torch.cuda.empty_cache()
@@ -62,37 +60,6 @@ def call(spec: dict[str, Any]) -> None:
     program.enqueue()
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
-
-
-def asked(ready: Path, go: Path) -> str:
-    """Say that all is imported, and wait for the GPU; the line that came with it, if any came.
-    Whoever gives it has the profiler go on, which is stopped until then."""
-    start_driver()
-    pipe = os.open(go, os.O_RDONLY | os.O_NONBLOCK)  # opening waits for nobody, reading does
-    os.set_blocking(pipe, True)
-    stopped = list(profilers())
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    ready.touch()
-    line = os.fdopen(pipe, closefd=False).readline().strip()
-    if line:
-        end_with(pipe)
-    else:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
-    return line
-
-
-def profilers() -> Iterator[int]:
-    """Nsight Compute's processes that this one was started by. Version 2025.3 keeps a core busy
-    while what it watches has started the driver and waits: twelve that stood by on 32 cores made
-    what held the GPUs a tenth slower."""
-    pid = os.getppid()
-    while pid > 1 and os.getpgid(pid) == os.getpgrp():
-        name, _, state = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
-        if name == "ncu":
-            yield pid
-        pid = int(state.split()[1])
 
 
 if __name__ == "__main__":

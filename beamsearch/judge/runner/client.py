@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from beamsearch.errors import BeamsearchError, ShortOfMemory
+from beamsearch.errors import BeamsearchError, ShortOfMemory, Stopped
 from beamsearch.judge.capture.compiling import Compiled
 from beamsearch.judge.runner.reference import COMPILES
 from beamsearch.judge.sandbox.clean_environment import start_python
@@ -41,20 +41,31 @@ class RunnerProcess:
         self._process = start_python(arguments, [theirs], log, baseline_caches())
         self._log = log
         self._conversation = Conversation(ours, self._how_it_died)
+        self._lock = Lock()
         self._has_context = False
+        self._why_none: BeamsearchError | None = None
         self.alive = True
+        self.is_open = False
 
     def start_cuda(self, device: int) -> None:
-        """Take a context of the GPU, where it has none yet; needs no lane. Raises BeamsearchError
-        where it gets none, and ShortOfMemory where that is for want of memory."""
-        if not self._has_context:
-            self._begin("open", device=device)
-            self._has_context = True
+        """Take a context of the GPU, where it has none yet; needs no lane. Thread-safe. Raises
+        BeamsearchError where it gets none, and ShortOfMemory where that is for want of memory."""
+        with self._lock:
+            if self._why_none is not None:
+                raise self._why_none
+            if not self._has_context:
+                try:
+                    self._begin("open", device=device)
+                except BeamsearchError as error:
+                    self._why_none = error
+                    raise
+                self._has_context = True
 
     def open(self, device: int, l2_bytes: int) -> None:
         """Get ready to load and time. Needs the lane. Raises as `start_cuda`."""
         self.start_cuda(device)
         self._begin("begin", l2_bytes=l2_bytes)
+        self.is_open = True
 
     def _begin(self, op: str, **arguments: int) -> None:
         try:
@@ -129,56 +140,62 @@ class Runners:
         self._numbers = itertools.count(1)
         self._lock = Lock()
         self._started: dict[bool, RunnerProcess] = {}
-        self._soon: dict[bool, Thread] = {}
-        """What has a context made for one that is started."""
-        self.baselines: RunnerProcess | None = None
+        """By whether it compiles; of those for kernels, the next one."""
+        self._closed = False
         self.start()
 
-    def start(self, *, compiles: bool = False) -> None:
-        """Start the next one that will be opened, where none is started."""
+    def start(self, *, compiles: bool = False) -> RunnerProcess | None:
+        """Start the next one, where none is started; it, unless all are closed."""
         with self._lock:
-            if compiles and self.baselines is not None and self.baselines.alive:
-                return
-            if compiles not in self._started or not self._started[compiles].alive:
-                log = self._scratch / f"runner-{next(self._numbers)}.log"
-                self._started[compiles] = RunnerProcess(log, compiles)
+            return None if self._closed else self._next(compiles)
+
+    def _next(self, compiles: bool) -> RunnerProcess:
+        if self._closed:
+            raise Stopped("the executor is closed")
+        if compiles not in self._started or not self._started[compiles].alive:
+            log = self._scratch / f"runner-{next(self._numbers)}.log"
+            self._started[compiles] = RunnerProcess(log, compiles)
+        return self._started[compiles]
 
     def open_soon(self, *, compiles: bool = False) -> None:
         """The next one takes its context while the lane is waited for. Returns at once; what goes
-        wrong is told where it is opened, if it goes wrong again."""
-        self.start(compiles=compiles)
-        with self._lock:
-            runner = self._started.get(compiles)
-            if runner is not None and compiles not in self._soon:
-                self._soon[compiles] = Thread(target=self._start_cuda, args=(runner,), daemon=True)
-                self._soon[compiles].start()
+        wrong is told where it is opened."""
+        if runner := self.start(compiles=compiles):
+            Thread(target=self._start_cuda, args=(runner,), daemon=True).start()
 
     def _start_cuda(self, runner: RunnerProcess) -> None:
-        with suppress(BeamsearchError):
+        with suppress(BeamsearchError, OSError):  # it may be ended meanwhile
             runner.start_cuda(self._gpu["device"])
 
-    def opened(self, *, compiles: bool = False) -> RunnerProcess:
-        """A new one, with a CUDA context. Needs the lane. Raises BeamsearchError."""
-        if soon := self._soon.pop(compiles, None):
-            soon.join()
-        self.start(compiles=compiles)
-        runner = self._started.pop(compiles)
+    def opened(self) -> RunnerProcess:
+        """A new one for kernels, with a CUDA context. Needs the lane. Raises BeamsearchError."""
+        with self._lock:
+            runner = self._next(compiles=False)
+            del self._started[False]
         runner.open(**self._gpu)
-        if not compiles:
-            self.start()
+        self.start()
         return runner
 
     def for_baselines(self) -> RunnerProcess:
         """The one that is kept, with what it compiled. Needs the lane. Raises BeamsearchError."""
-        if self.baselines is None or not self.baselines.alive:
-            self.baselines = self.opened(compiles=True)
-        return self.baselines
+        with self._lock:
+            runner = self._next(compiles=True)
+        if not runner.is_open:
+            runner.open(**self._gpu)
+        return runner
 
     def close(self) -> None:
-        """End those that nobody has opened."""
+        """End those that are not open, and start no other."""
         with self._lock:
+            self._closed = True
             for runner in self._started.values():
-                runner.end()
+                if not runner.is_open:
+                    runner.end()
+
+    def end_baselines(self) -> None:
+        """End the one that is kept. Needs the lane."""
+        if runner := self._started.get(True):
+            runner.end()
 
 
 def baseline_caches() -> dict[str, str]:

@@ -76,10 +76,10 @@ class Permission(NamedTuple):
 class Turn:
     """A GPU that is shared: the command starts, says that it is ready, and waits for its turn.
 
-    It makes the file `ready`, then reads a line from the pipe `go`; it ends where there is none,
-    since then nobody waits for it any more. Until then the profiler may be stopped (SIGSTOP). It
-    removes `ready` once its work on the GPU is done and its memory given back: its end and the
-    report take no GPU.
+    It writes its process's number into the file `ready`, then reads a line from the pipe `go`; it
+    ends where there is none, since then nobody waits for it any more. Until then the profiler may
+    be stopped (SIGSTOP). It removes `ready` once its work on the GPU is done and its memory given
+    back: its end and the report take no GPU.
     """
 
     ready: Path
@@ -99,6 +99,17 @@ class Turn:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the command was ready, and its process is over: a profiler that is stopped does
+        not notice."""
+        try:
+            command = self.ready.read_text()
+            state = Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return self.ready.exists()
+        return state in "ZX"
 
     def wait(
         self, process: subprocess.Popen[bytes], pipe: int, timeout_s: float, message: str = ""
@@ -189,7 +200,8 @@ class Begun:
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
-        return self._process.poll() is None
+        is_lost = self._turn is not None and self._turn.is_lost
+        return self._process.poll() is None and not is_lost
 
     def profile(
         self,

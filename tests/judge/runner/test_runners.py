@@ -1,0 +1,53 @@
+"""Runners that are started ahead, where no GPU gives a context."""
+
+import time
+
+import pytest
+
+from beamsearch.errors import BeamsearchError, Stopped
+from beamsearch.judge.runner.client import Runners
+
+
+@pytest.fixture
+def runners(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    made = Runners(0, 1 << 20, tmp_path)
+    yield made
+    made.close()
+
+
+def until_ended(runner):
+    deadline = time.monotonic() + 60
+    while runner.alive:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_context_that_fails_ahead_is_tried_again_where_it_is_wanted(runners):
+    ahead = runners.start()
+    runners.open_soon()
+    runners.open_soon()  # as a second worker does
+    until_ended(ahead)  # no GPU
+    with pytest.raises(BeamsearchError, match="the GPU gives no context to the runner's process"):
+        runners.opened()
+    with pytest.raises(BeamsearchError, match="no context"):
+        ahead.open(0, 1 << 20)  # who got it before it failed hears the same
+    assert runners.start() is not ahead
+
+
+def test_baselines_have_one_runner_whoever_asks_for_it(runners):
+    first = runners.start(compiles=True)
+    runners.open_soon(compiles=True)
+    assert runners.start(compiles=True) is first
+
+
+def test_nothing_starts_once_they_are_closed(runners):
+    started = [runners.start(), runners.start(compiles=True)]
+    runners.open_soon()
+    runners.close()
+    assert not any(runner.alive for runner in started)
+    assert runners.start() is None
+    runners.open_soon()
+    for open_one in (runners.opened, runners.for_baselines):
+        with pytest.raises(Stopped, match="closed"):
+            open_one()
