@@ -104,11 +104,13 @@ class Turn:
     def is_lost(self) -> bool:
         """Whether the command was ready, and its process is over: a profiler that is stopped does
         not notice."""
+        if not self.ready.exists():
+            return False
         try:
             command = self.ready.read_text()
             state = Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
-            return self.ready.exists()
+            return True
         return state in "ZX"
 
     def wait(

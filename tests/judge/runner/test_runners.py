@@ -23,16 +23,22 @@ def until_ended(runner):
         time.sleep(0.05)
 
 
-def test_a_context_that_fails_ahead_is_tried_again_where_it_is_wanted(runners):
+def reason_of(open_one, *given):
+    with pytest.raises(BeamsearchError, match="the GPU gives no context to the runner's") as told:
+        open_one(*given)
+    return str(told.value).partition("process: ")[2].partition("; see")[0]
+
+
+def test_a_context_that_fails_ahead_is_tried_again_where_it_is_wanted(runners, tmp_path):
     ahead = runners.start()
     runners.open_soon()
     runners.open_soon()  # as a second worker does
     until_ended(ahead)  # no GPU
-    with pytest.raises(BeamsearchError, match="the GPU gives no context to the runner's process"):
-        runners.opened()
-    with pytest.raises(BeamsearchError, match="no context"):
-        ahead.open(0, 1 << 20)  # who got it before it failed hears the same
-    assert runners.start() is not ahead
+    assert [log.name for log in tmp_path.iterdir()] == ["runner-1.log"]
+    reason = reason_of(runners.opened)
+    assert (tmp_path / "runner-2.log").exists()  # in another process
+    # Who got the first before it failed hears why it did, not that it is gone.
+    assert reason_of(ahead.open, 0, 1 << 20) == reason
 
 
 def test_baselines_have_one_runner_whoever_asks_for_it(runners):
