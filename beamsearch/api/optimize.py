@@ -42,12 +42,24 @@ def optimize(
 
     check_platform()
     asked = read_settings(None, settings)
+    begin_server(asked)
     found = as_problem(problem)
     folder = fresh_folder(found.name) if output is None else Path(output)
     first = kernel if kernel is None or is_source(kernel) else Path(kernel)
     with passing_on(on_event) as observer:
         search(found, asked, folder, kernel=first, observer=observer)
     return Run(folder)
+
+
+def begin_server(settings: Settings) -> None:
+    """Begin the process that candidates are forked from, before this one has imported what a run
+    needs: both take seconds. Not where lanes of their own have such processes. Raises UsageError
+    where the GPU's driver does not answer."""
+    from beamsearch.gpu.environment import devices
+    from beamsearch.judge.sandbox.server_process import stand_by
+
+    if settings.ray is None and settings.gpus is None and not settings.device:
+        stand_by(interpreter=not devices())
 
 
 def search(

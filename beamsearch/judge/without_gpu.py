@@ -1,7 +1,9 @@
 """The judge where there is no GPU: the interpreter on shrunk shapes, the compiler at true ones."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from math import isfinite, prod
 from pathlib import Path
@@ -77,7 +79,7 @@ class ModellingJudge:
         usage: Usage,
         means: Means,
     ) -> None:
-        """`slots`: candidates that are verified at once."""
+        """`slots`: processes that verify candidates at once."""
         self._problem = problem
         self._gpu = gpu
         self._servers = servers
@@ -85,6 +87,7 @@ class ModellingJudge:
         self._strict_nan = strict_nan
         self._usage = usage
         self._slots = threading.BoundedSemaphore(slots)
+        self._spare = ThreadPoolExecutor(slots)
         self._arguments = meta_arguments(problem)
         self._captures = Captures(servers, gpu, self._arguments, usage, seed, means=means)
         self._sets = InputSets(problem, SharedMemory("cpu"), seed)
@@ -141,8 +144,9 @@ class ModellingJudge:
         """The profile of a kernel that nothing is verified of. Raises Rejected."""
         captured, path = self._captured(source, log, seen)
         with self._slots, self._usage.waiting("verification"):
-            opened = partial(self._opened, path, captured, log)
-            return self._timed(captured, self._followed(opened, log))
+            with self._running(path, captured, log) as process:
+                trace = self._followed(process)
+            return self._timed(captured, trace)
 
     def sweep(self, subjects: Sequence[Subject]) -> Sweep:
         """Modelled times of the first few forms of one kernel; nothing is verified."""
@@ -184,40 +188,61 @@ class ModellingJudge:
 
     def _checked(self, path: str, captured: Captured, log: Log, thorough: bool) -> AccessTrace:
         """Every check in the interpreter, and the accesses at the true shapes. Raises Rejected."""
-        opened = partial(self._opened, path, captured, log)
         decision, strict = Decision(self._sets, log), self._strict_nan
         sets = self._sets.at(shrink(self._problem))
         drawn = sets.draw(len(DISTRIBUTIONS))  # as many as its work allows are run
-
-        def check(process: CandidateProcess) -> None:
-            if decision.smoke(process, drawn):
-                check_two_alive(process, drawn, log)
-                if thorough or strict:
-                    check_not_a_number(process, sets, log, INTERPRET_S, strict=strict)
-
-        trace = self._followed(opened, log, check)
-        check_trace(trace, least_work(self._problem).least_bytes, log)
         programs = max(prod(launch.grid) for launch in captured.forms[0].plan.launches)
-        decision.decide(opened, tiled=programs <= WAVES * self._gpu.sms)
-        if thorough:
-            tell_layouts(lambda layout: opened(), sets, log, INTERPRET_S)
+        with self._running(path, captured, log) as process:
+            taken = decision.smoke(process, drawn)
+            elsewhere = Log(reach=log.reach, rms_error=log.rms_error)
+
+            def decide() -> None:
+                opened = partial(self._opened, path, captured, elsewhere)
+                decision.decide(opened, elsewhere, tiled=programs <= WAVES * self._gpu.sms)
+                if thorough:
+                    tell_layouts(lambda layout: opened(), sets, elsewhere, INTERPRET_S)
+
+            with self._beside(decide) as decided:
+                if taken:
+                    check_two_alive(process, drawn, log)
+                if taken and (thorough or strict):
+                    check_not_a_number(process, sets, log, INTERPRET_S, strict=strict)
+                trace = self._followed(process)
+                check_trace(trace, least_work(self._problem).least_bytes, log)
+        try:
+            decided()
+        finally:
+            log.add(elsewhere)
         return trace
 
-    def _followed(
-        self,
-        opened: Callable[[], CandidateProcess],
-        log: Log,
-        check: Callable[[CandidateProcess], None] = lambda process: None,
-    ) -> AccessTrace:
-        """The accesses at the true shapes; `check` gets the process first. Raises Rejected."""
-        with opened() as process:
+    @contextmanager
+    def _running(self, path: str, captured: Captured, log: Log) -> Iterator[CandidateProcess]:
+        """As `_opened`, and ended; what it printed is noted. Raises Rejected."""
+        with self._opened(path, captured, log) as process:
             try:
-                check(process)
-                what, given = "following its memory accesses", {"arguments": self._arguments}
-                traced = guarded(Stage.COMPILE, what, process.ask, "trace", COMPILE_S, **given)
+                yield process
             finally:
                 process.end()
                 log.output.append(process.output)
+
+    @contextmanager
+    def _beside(self, task: Callable[[], None]) -> Iterator[Callable[[], None]]:
+        """Does a task while the body runs, where no other candidate needs the core. What it gives
+        ends the task, or does it, and raises what it raises; what the body raises comes first."""
+        if not self._slots.acquire(blocking=False):
+            yield task
+            return
+        doing = self._spare.submit(task)
+        doing.add_done_callback(lambda done: self._slots.release())
+        try:
+            yield doing.result
+        finally:
+            doing.exception()
+
+    def _followed(self, process: CandidateProcess) -> AccessTrace:
+        """The accesses at the true shapes. Raises Rejected."""
+        what, given = "following its memory accesses", {"arguments": self._arguments}
+        traced = guarded(Stage.COMPILE, what, process.ask, "trace", COMPILE_S, **given)
         return parsed(AccessTrace, traced.get("trace"), Stage.COMPILE)
 
     def _timed(self, captured: Captured, trace: AccessTrace) -> Profile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.verification.deciding_shapes import deciding, long_shapes
 from beamsearch.problem.input_values import DISTRIBUTIONS
 from beamsearch.problem.instance import instantiate
-from beamsearch.problem.problem import find_problem, read_problem
+from beamsearch.problem.problem import Problem, find_problem, read_problem
 from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict
@@ -249,6 +250,23 @@ def test_reason_names_the_line_that_leaves_its_tensor(
     assert verdict.stage is Stage.TRUE_SHAPES
     assert "past the end" in verdict.reason or "writes" in verdict.reason
     assert "rms_norm_kernel" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "change", ["", "    if x.shape[0] > 9:\n        raise ValueError(x.shape)\n"]
+)
+def test_verdicts_do_not_depend_on_how_many_processes_verify(
+    executor: LocalExecutor, scale_problem: Problem, tmp_path: Path, change: str
+) -> None:
+    source = variant("    y = torch", f"    print(x.shape)\n{change}    y = torch", SCALE_KERNEL)
+    job = JudgeJob(subject=Subject(name="candidate", source=source), thorough=True)
+    alone = LocalExecutor(
+        scale_problem, machine=modelled(), scratch=tmp_path, seed=7, interpreter_processes=1
+    )
+    try:
+        assert alone.run(job) == executor.run(job)
+    finally:
+        alone.close()
 
 
 def test_kernel_that_raises_at_all_other_shapes_is_not_shown_correct(

@@ -51,18 +51,22 @@ class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns"))
 
 
+def may_wrap() -> bool:
+    """Whether the fork server is isolated by bubblewrap, where that works."""
+    return os.geteuid() != 0 and shutil.which("bwrap") is not None
+
+
 def bubblewrap(scratch: Path, hidden: list[str]) -> list[str]:
     """The command that isolates the fork server, or nothing.
 
     Where the judge is not root, and bubblewrap is installed and works. As root, each candidate's
     process isolates itself, from other candidates too.
     """
-    program = shutil.which("bwrap")
-    if os.geteuid() == 0 or program is None:
+    if not may_wrap():
         return []
     empty = [word for folder in hidden if Path(folder).is_dir() for word in ("--tmpfs", folder)]
     command = [
-        *(program, "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"),
+        *("bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"),
         *("--tmpfs", SHM, *empty, "--bind", str(scratch), str(scratch)),
         *("--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-pid", "--"),
     ]

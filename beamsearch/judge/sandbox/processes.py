@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge.sandbox import isolation, protocol
-from beamsearch.judge.sandbox.clean_environment import remove, start_python
+from beamsearch.judge.sandbox.clean_environment import remove
 from beamsearch.judge.sandbox.protocol import (
     Conversation,
     DeadlineMissed,
@@ -27,9 +27,9 @@ from beamsearch.judge.sandbox.protocol import (
     ProcessDied,
     ToldError,
 )
+from beamsearch.judge.sandbox.server_process import Mode, begin, modes_of, taken
 from kernel_profiling.errors import one_line
 
-Mode = Literal["normal", "interpreter"]
 Role = Literal["interpreting", "capturing", "compiling", "calling", "isolating"]
 """What a forked process is for: `interpreting` needs the interpreter's server, `calling` a GPU, and
 `isolating` tells what walls there are."""
@@ -74,7 +74,7 @@ class ForkServers:
         around = [*(str(folder.parent) for folder in runs), *hidden]
         self._hidden = [str(scratch), *around]
         self._wrapping = isolation.bubblewrap(scratch, around)
-        self._modes: tuple[Mode, ...] = ("normal", "interpreter") if interpreter else ("normal",)
+        self._modes = modes_of(interpreter=interpreter)
         self._controls: dict[Mode, socket.socket] = {}
         self._locks: dict[Mode, threading.Lock] = {mode: threading.Lock() for mode in self._modes}
         self._start_lock = threading.Lock()
@@ -92,15 +92,14 @@ class ForkServers:
                 self._start()
 
     def _start(self) -> None:
-        pairs = {mode: socket.socketpair() for mode in self._modes}
-        theirs = [pair[1] for pair in pairs.values()]
-        fds = [str(link.fileno()) for link in theirs]
-        # Unbuffered: a process that is killed flushes nothing.
-        arguments = ["-u", "-m", "beamsearch.judge.sandbox.server", *fds]
-        self._process = start_python(arguments, theirs, self._log, wrapping=self._wrapping)
-        self._controls = {mode: ours for mode, (ours, _) in pairs.items()}
+        there = None if self._wrapping else taken(self._modes)
+        self._process, self._controls = there or begin(self._modes, self._log, self._wrapping)
         for control in self._controls.values():
             control.settimeout(START_S)
+        if there is not None:
+            with self._log.open("ab") as log, suppress(Gone):  # who asks next sees that it died
+                for control in self._controls.values():
+                    protocol.send(control, {"op": "log"}, [log.fileno()])
         self._generation += 1
 
     def _ask(self, mode: Mode, request: Mapping[str, Any], *descriptors: int) -> dict[str, Any]:

@@ -93,6 +93,11 @@ def _serve(control: socket.socket, keep: frozenset[int] = frozenset()) -> None:
         while True:
             request, descriptors = receive_with_descriptors(control)
             answer: dict[str, Any]
+            if request["op"] == "log":  # of one that stood by
+                for stream in (sys.stdout, sys.stderr):
+                    os.dup2(descriptors[0], stream.fileno())
+                os.close(descriptors[0])
+                continue
             if request["op"] == "fork":
                 pid, apart = _fork(request)
                 if pid == 0:

@@ -74,6 +74,8 @@ class Decision:
         self._problem = sets.problem
         self._sets = sets
         self._log = log
+        self._launched = set(log.launched)
+        """What it launches at the true shape."""
         self._left = WORK
         self._call_work = 0.0
         """What the last call took."""
@@ -101,9 +103,10 @@ class Decision:
         self._left = WORK
         return taken
 
-    def decide(self, opened: Callable[[], CandidateProcess], *, tiled: bool) -> None:
-        """Every deciding shape; of many tiles where it is `tiled`. Raises Rejected."""
-        self._process, self._opened = opened(), opened
+    def decide(self, opened: Callable[[], CandidateProcess], log: Log, *, tiled: bool) -> None:
+        """Every deciding shape, noted in this log; of many tiles where it is `tiled`. Raises
+        Rejected."""
+        self._process, self._opened, self._log = opened(), opened, log
         found = deciding(self._problem)
         try:
             first = found.first()
@@ -195,7 +198,7 @@ class Decision:
             self._call_work = number_in(answer.get("work"))
             self._left -= self._call_work
             self._block = max(self._block, int(number_in(answer.get("block"))))
-            same = launched == set(log.launched)
+            same = launched == self._launched
             if same:
                 self._alike.add(sets)
             try:

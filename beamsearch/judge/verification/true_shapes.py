@@ -10,7 +10,8 @@ COVERED = 0.9
 """An output of which less can be stored is wrong: what is counted is a bound from above, and a few
 programs stand for all."""
 ERRORS = 4
-"""Standard errors by which a bound has to be below that."""
+"""Standard errors by which a bound has to be below that, where no program has to store more than
+any that was looked at."""
 WRAPPED = 1 << 30
 """Bytes outside a tensor from which a 32-bit offset is the likely cause."""
 VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
@@ -64,9 +65,9 @@ def _unwritten(moved: list[Moved], output: OutputUse) -> Iterator[str]:
     if output.filled or not output.bytes:
         return
     stored = [item for item in moved if item.storage == output.storage and item.kind != "load"]
-    known = sum(item.bytes for item in stored)
+    bounds = [min(item.bytes + ERRORS * item.error_bytes, item.most_bytes) for item in stored]
     if not stored:
         yield "is never stored to"
-    elif known + ERRORS * sum(item.error_bytes for item in stored) < COVERED * output.bytes:
-        share = known / output.bytes
+    elif sum(bounds) < COVERED * output.bytes:
+        share = sum(item.bytes for item in stored) / output.bytes
         yield f"is left unwritten in part: {share:.2f} of its bytes are stored"

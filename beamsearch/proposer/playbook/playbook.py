@@ -90,8 +90,11 @@ def _ranked(question: Situation, seen: set[str]) -> list[Proposal]:
     known = _simple(question.parent_source, *problem, not broken)
     new = {p: proposal for p, proposal in known.items() if p not in seen}
     if len(new) < ENOUGH:
-        hints = Hints(_arguments(*problem))
-        for proposal in pairs(question.parent_source, hints, question.seed, sizes=not broken):
+        with _ONE_AT_A_TIME:
+            drawn = list(
+                pairs(question.parent_source, _hints(*problem), question.seed, sizes=not broken)
+            )
+        for proposal in drawn:
             print_ = fingerprint(proposal.source)
             if print_ not in seen and print_ not in known:
                 new.setdefault(print_, proposal)
@@ -123,7 +126,7 @@ def _simple(source: str, problem: str, dtype: str, sizes: bool) -> dict[str, Pro
 def _work_out(source: str, problem: str, dtype: str, sizes: bool) -> dict[str, Proposal]:
     """Fingerprint -> proposal of all but pairs; workers of one parent share the work."""
     found: dict[str, Proposal] = {}
-    for proposal in simple(source, Hints(_arguments(problem, dtype)), sizes=sizes):
+    for proposal in simple(source, _hints(problem, dtype), sizes=sizes):
         found.setdefault(fingerprint(proposal.source), proposal)
     found.pop(fingerprint(source), None)
     return found
@@ -163,7 +166,7 @@ def move(what: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _arguments(source: str, dtype: str) -> dict[str, object]:
+def _hints(source: str, dtype: str) -> Hints:
     """What the problem's kernels are called with, tensors as shapes; empty where unknown."""
     import torch
 
@@ -171,11 +174,13 @@ def _arguments(source: str, dtype: str) -> dict[str, object]:
     try:
         values = instantiate(problem, "meta").arguments.values
     except ProblemError:
-        return {}
-    return {
-        name: Shape(tuple(value.shape)) if isinstance(value, torch.Tensor) else value
-        for name, value in values.items()
-    }
+        return Hints()
+    return Hints(
+        {
+            name: Shape(tuple(value.shape)) if isinstance(value, torch.Tensor) else value
+            for name, value in values.items()
+        }
+    )
 
 
 # -- answering

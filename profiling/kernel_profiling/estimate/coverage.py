@@ -119,7 +119,9 @@ def moved_by(programs: Sequence[dict[tuple[int, AccessKind], float]], count: int
         squares = sum((size - mean) ** 2 for size in found)
         squares += (len(programs) - len(found)) * mean**2
         error = 0.0 if len(programs) == count else math.sqrt(squares) / len(programs)
-        moved.append(Moved(storage=base, kind=kind, bytes=mean * count, error_bytes=error * count))
+        figures = {"bytes": mean, "error_bytes": error, "most_bytes": max(found)}
+        whole = {name: each * count for name, each in figures.items()}
+        moved.append(Moved(storage=base, kind=kind, **whole))
     return moved
 
 

@@ -79,6 +79,8 @@ class Moved(Record):
     bytes: float
     error_bytes: float
     """Standard error, where not every program was looked at."""
+    most_bytes: float
+    """If every program asked for as much as the one that asks for most."""
 
 
 class Stray(Record):

@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from beamsearch.proposer.playbook.rewrites import (
     access,
@@ -19,7 +20,7 @@ from beamsearch.proposer.playbook.rewrites import (
     unroll,
 )
 from beamsearch.proposer.playbook.rewrites.hints import Hints
-from beamsearch.proposer.playbook.rewrites.source import Rewrite
+from beamsearch.proposer.playbook.rewrites.source import Result, Rewrite
 from kernel_profiling.extensions import REWRITES, extensions
 
 STRUCTURES: tuple[tuple[Rewrite, ...], ...] = (
@@ -68,7 +69,7 @@ class Proposal:
         names, findings = (*self.names, rewrite.name), self.findings | set(rewrite.findings)
         return [
             Proposal(text, (*self.moves, move), names, findings)
-            for move, text in rewrite.apply(self.source, hints)
+            for move, text in _applied(rewrite, self.source, hints)
         ]
 
     def first(self, rewrites: tuple[Rewrite, ...], hints: Hints) -> Proposal:
@@ -77,6 +78,12 @@ class Proposal:
         for rewrite in rewrites:
             draft = next(iter(draft.forms(rewrite, hints)), draft)
         return draft
+
+
+@lru_cache(maxsize=1024)
+def _applied(rewrite: Rewrite, source: str, hints: Hints) -> list[Result]:
+    """A kernel's forms: one kernel is asked about again and again, by workers and in rounds."""
+    return rewrite.apply(source, hints)
 
 
 def simple(source: str, hints: Hints, *, sizes: bool = True) -> Iterator[Proposal]:

@@ -39,9 +39,10 @@ class Shape:
         return math.prod(self.sizes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hints:
-    """What is known of a call: arguments of `kernel_function` by name."""
+    """What is known of a call: arguments of `kernel_function` by name. Each is equal to itself
+    alone, so that what was worked out with one can be kept by it."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """A `Shape`, or a plain value."""

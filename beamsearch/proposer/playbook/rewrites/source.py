@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any, TypeGuard
 
@@ -78,8 +79,7 @@ class Module:
             self.tree = syntax.parse(source)
         except (SyntaxError, ValueError) as error:
             raise NotApplicable(str(error)) from error
-        self.hints = hints
-        self.before = ast.dump(self.tree)
+        self.source, self.hints = source, hints
         self.kernels: dict[str, ast.FunctionDef] = {
             node.name: node
             for node in self.tree.body
@@ -99,15 +99,9 @@ class Module:
 
     def render(self) -> str | None:
         """The module's source, or None where nothing changed. What it renders parses."""
-        ast.fix_missing_locations(self.tree)
-        if ast.dump(self.tree) == self.before:
+        source = _rendered(self.tree)
+        if source == _unchanged(self.source):
             return None
-        parts: list[str] = []
-        for node in self.tree.body:
-            if parts and isinstance(node, ast.FunctionDef | ast.ClassDef):
-                parts.append("\n")
-            parts.append(_docstring(node) or ast.unparse(node))
-        source = "\n".join(parts) + "\n"
         syntax.parse(source)
         return source
 
@@ -132,6 +126,22 @@ class Module:
         given = {p.arg: launch.argument(p.arg) for p in parameters(launch.kernel)}
         found = {key: host.value(node) for key, node in given.items() if node is not None}
         return {key: value for key, value in found.items() if type(value) is int}
+
+
+def _rendered(tree: ast.Module) -> str:
+    ast.fix_missing_locations(tree)
+    parts: list[str] = []
+    for node in tree.body:
+        if parts and isinstance(node, ast.FunctionDef | ast.ClassDef):
+            parts.append("\n")
+        parts.append(_docstring(node) or ast.unparse(node))
+    return "\n".join(parts) + "\n"
+
+
+@lru_cache(maxsize=64)
+def _unchanged(source: str) -> str:
+    """What a source is when it is rendered as it is: many forms are compared with one."""
+    return _rendered(syntax.parse(source))
 
 
 def _docstring(node: ast.stmt) -> str | None:
