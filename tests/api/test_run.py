@@ -79,7 +79,7 @@ def test_no_run_is_an_error(tmp_path):
         Run(tmp_path)
 
 
-@pytest.mark.slow(turn=1)
+@pytest.mark.slow(turn=3)
 @pytest.mark.timeout(290)
 def test_a_listener_that_raises_stops_a_run_which_then_goes_on(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
