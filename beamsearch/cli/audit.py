@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,6 +38,7 @@ def audit(
     difference; work that algebra removes; launches alone. Without a GPU, at smaller shapes. Exit
     code 1 where a problem does not load.
     """
+    from beamsearch.gpu.cores import cores
     from beamsearch.gpu.machine import find_machine
     from beamsearch.suite.audits import audits
     from beamsearch.suite.problems import files_of
@@ -46,7 +46,7 @@ def audit(
     gpu = find_machine(None, target).gpu
     paths = files_of(problems or [], kernelbench)
     found = []
-    for one in audits(paths, gpu, jobs or os.cpu_count() or 2, scale=scale):
+    for one in audits(paths, gpu, jobs or cores(), scale=scale):
         found.append(one)
         if not json:
             typer.echo(told(one))

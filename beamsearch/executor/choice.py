@@ -35,12 +35,14 @@ def open_executor(
     cluster: Cluster | None = None,
     lanes: int | None = None,
     met: Met = lambda node, uuid: None,
+    beside: int = 1,
 ) -> Executor:
     """The executor over these GPUs of this machine, all of one kind; of the first alone, this
     process, whose threads all mean it where they name no GPU.
     Where there is a cluster, it is over `lanes` of it, by default all that there is room for.
 
     `tell` takes what people should know of lanes that die, `met` the nodes that they begin on.
+    `beside`: runs of this machine at once, which share its cores.
     Raises BeamsearchError.
     """
     first = machines[0]
@@ -55,6 +57,7 @@ def open_executor(
             profiler=profiler,
             strict_nan=strict_nan,
             usage=usage,
+            shared_by=beside,
         )
     shared = _shared(scratch) if cluster is None else ""
     specs = [
@@ -68,7 +71,7 @@ def open_executor(
             profiler=profiler,
             strict_nan=strict_nan,
             shared=shared,
-            shared_by=len(machines),
+            shared_by=len(machines) * beside,
         )
         for number, machine in enumerate(machines)
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -13,6 +12,7 @@ from beamsearch.baselines.floor import beaten_floor, measure_floor
 from beamsearch.baselines.inductor.capture import compile_reference
 from beamsearch.errors import BeamsearchError, ShortOfMemory, UsageError
 from beamsearch.executor.executor import timed_again
+from beamsearch.gpu.cores import cores
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.capture.ahead import Apart, Means
 from beamsearch.judge.once import OncePerMachine
@@ -80,12 +80,12 @@ class LocalExecutor:
         self._measuring: MeasuringJudge | None = None
         self.visit: str | None = None
         """This stay on the GPU; none where times are modelled."""
-        cores = os.cpu_count() or 2
+        used = cores()
         if machine.measures:
-            cores = cores * 3 // 4  # the runner must not wait for one
+            used = used * 3 // 4  # the runner must not wait for one
         common: dict[str, Any] = {"servers": self._servers, "scratch": scratch, "seed": seed}
         common |= {"usage": self.usage, "strict_nan": strict_nan}
-        common["means"] = Means(max(1, cores // shared_by), apart, once)
+        common["means"] = Means(max(1, used // shared_by), apart, once)
         if machine.device is None:
             slots = interpreter_processes
             modelling = ModellingJudge(problem, machine.gpu, slots=slots, **common)

@@ -66,6 +66,7 @@ def run(
     kernel: Path | str | None,
     observer: Observer,
     flaws: Sequence[Fault] = (),
+    beside: int = 1,
 ) -> RunRecord:
     """Run in a folder, from the start or from what is there. `kernel`: a file, or a source; the
     problem's own where there is none.
@@ -73,7 +74,7 @@ def run(
     Raises UsageError where the folder holds something else, KernelError where the input kernel does
     not compute the problem, EndpointError where nobody can be asked, Stopped after an interrupt.
     `llm = auto` is decided here, once: a run that goes on is thought for by who began it. `flaws`
-    of the problem stand in its record.
+    of the problem stand in its record. `beside`: runs of this machine at once.
     """
     problem = problem.with_dtype(settings.dtype).with_precision(settings.precision)
     problem = problem.with_backward(settings.backward)
@@ -90,7 +91,7 @@ def run(
     elif not trace.barely_begun():
         raise UsageError(f"{folder} is not empty and holds no run; give another --output")
     settings = decided(settings)
-    return _Run(trace, problem, settings, source, observer, flaws=flaws).go(
+    return _Run(trace, problem, settings, source, observer, flaws=flaws, beside=beside).go(
         lambda: _same_run(trace, problem, settings, source)
     )
 
@@ -183,8 +184,10 @@ class _Run:
         observer: Observer,
         asked_for_more: bool = False,
         flaws: Sequence[Fault] = (),
+        beside: int = 1,
     ) -> None:
         self.trace = trace
+        self.beside = beside
         self.asked_for_more = asked_for_more
         self.flaws = flaws
         self.problem = problem
@@ -324,6 +327,7 @@ class _Run:
             cluster=self.place.cluster,
             lanes=self.settings.lanes,
             met=self.progress.met,
+            beside=self.beside,
         )
 
     def _judge_seed(self) -> int:

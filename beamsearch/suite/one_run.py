@@ -53,6 +53,8 @@ class Task:
     flaws: tuple[Fault, ...] = ()
     gpus: tuple[str, ...] = ()
     """UUIDs of the GPUs that it sees; all where none are named."""
+    beside: int = 1
+    """Runs of this machine at once, this one among them."""
 
 
 Outcome = tuple[State, str | None]
@@ -132,6 +134,7 @@ def _outcome(link: Connection, task: Task, log: IO[str]) -> Outcome:
             kernel=None,
             observer=task.observer(log),
             flaws=task.flaws,
+            beside=task.beside,
         )
     except Waiting as error:
         return "waits for answers", one_line(str(error))

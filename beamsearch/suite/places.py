@@ -45,6 +45,11 @@ class Places:
         """Runs at once, those aside that are the last."""
         return self.most or len(self.all) * self.runs_each
 
+    @property
+    def most_at_once(self) -> int:
+        """The same with them."""
+        return self.at_once + self.last_too * len(self.all)
+
     def in_use(self, going: Iterable[tuple[Sequence[Place], bool]]) -> Counter[Place]:
         """Of every GPU in use, how many runs have it as their first; 0 where some have it as
         another. Of each run, what it has, and whether it is to be alone there."""

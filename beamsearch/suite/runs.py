@@ -282,5 +282,7 @@ class _Runs:
         if self.stop.is_set():
             return entry.state, None
         gpus = tuple(place.uuid for place in places if place.uuid)
-        task = Task(problem, settings, own, log, self.observer, tuple(flaws), gpus)
+        unfinished = sum(entry.state != "finished" for entry in self.suite.entries)
+        beside = min(self.places.most_at_once, unfinished)
+        task = Task(problem, settings, own, log, self.observer, tuple(flaws), gpus, beside)
         return run_apart(task, self.stop)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beamsearch.errors import KernelError, Stopped
-from beamsearch.executor import lane_client
+from beamsearch.executor import lane_client, local
 from beamsearch.executor.choice import open_executor
 from beamsearch.executor.client import LOG, LaneSpec
 from beamsearch.executor.lane_client import LaneProcess
@@ -77,6 +77,24 @@ def judged(executor, *sources):
     for thread in threads:
         thread.join()
     return [found[number] for number in range(len(sources))]
+
+
+def test_of_several_runs_each_uses_its_part_of_the_cores(problem, tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "cores", lambda: 8)
+    given = {
+        "seed": 3,
+        "profiler": "compiler",
+        "strict_nan": False,
+        "usage": Usage(),
+        "tell": print,
+    }
+    used = []
+    for beside in (1, 4, 40):
+        place = {"scratch": tmp_path / str(beside), "beside": beside}
+        executor = open_executor(problem, [modelled()], **given, **place)
+        used.append(executor._judge._captures._pool._max_workers)
+        executor.close()
+    assert used == [8, 2, 1]
 
 
 def test_two_lanes_judge_as_one_does_and_share_the_work(problem, tmp_path, lanes):
@@ -215,7 +233,7 @@ def test_a_lane_ends_with_the_process_that_began_it(problem, tmp_path):
     script = """
 import sys, time
 from pathlib import Path
-from beamsearch.executor import lane_client
+from beamsearch.executor import lane_client, local
 from beamsearch.executor.client import LOG, LaneSpec
 from beamsearch.executor.lane_client import LaneProcess
 from beamsearch.gpu.machine import modelled

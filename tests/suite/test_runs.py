@@ -188,6 +188,23 @@ def test_so_many_run_at_once_as_were_asked_for_however_many_gpus(folder, monkeyp
     assert [find_places(Settings(gpus="all"), n)[0].at_once for n in (1, 6, None)] == [1, 6, 8]
 
 
+@pytest.mark.parametrize(("at_once", "sharing"), [(1, 1), (2, 2), (5, 2)])
+def test_runs_share_the_cores_with_those_that_there_are_at_once(
+    folder, monkeypatch, at_once, sharing
+):
+    found = []
+
+    def apart(task, _):
+        time.sleep(0.5)
+        found.append(task.beside)
+        return "finished", None
+
+    monkeypatch.setattr(runs, "flaws_of", lambda *_: [])
+    monkeypatch.setattr(runs, "run_apart", apart)
+    of_two(folder, Nobody(), at_once=at_once)
+    assert found == [sharing, sharing]
+
+
 def test_no_run_goes_on_where_its_suite_cannot(folder, monkeypatch):
     stopped = []
 
@@ -211,7 +228,8 @@ def test_an_exit_code_is_told_whoever_else_starts_a_process(tmp_path):
     problem.write_text("import os\nprint('it', flush=True)\nos._exit(7)")
 
     def one(number):
-        task = Task(problem, Settings(), tmp_path / f"{number}", tmp_path / "log", PlainDisplay)
+        log = tmp_path / f"{number}.log"  # what two print at once may stand in one line
+        task = Task(problem, Settings(), tmp_path / f"{number}", log, PlainDisplay)
         told.append(run_apart(task, StopToken())[1])
 
     with ThreadPoolExecutor(8) as pool:
