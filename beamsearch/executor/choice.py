@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from beamsearch.executor.client import GIVEN, LaneClient, LaneSpec
 from beamsearch.executor.lane_client import LaneProcess
@@ -42,10 +42,10 @@ def open_executor(
     Where there is a cluster, it is over `lanes` of it, by default all that there is room for.
 
     `tell` takes what people should know of lanes that die, `met` the nodes that they begin on.
-    `beside`: runs of this machine at once, which share its cores.
-    Raises BeamsearchError.
+    `beside`: runs of this machine at once, which share its cores. Raises BeamsearchError.
     """
     first = machines[0]
+    common: dict[str, Any] = {"seed": seed, "profiler": profiler, "strict_nan": strict_nan}
     if cluster is not None:
         machines = [first] * (lanes or cluster.count())
     elif len(machines) == 1 and first.device in (None, 0):
@@ -53,11 +53,9 @@ def open_executor(
             problem,
             machine=first,
             scratch=scratch,
-            seed=seed,
-            profiler=profiler,
-            strict_nan=strict_nan,
             usage=usage,
             shared_by=beside,
+            **common,
         )
     shared = _shared(scratch) if cluster is None else ""
     specs = [
@@ -67,11 +65,9 @@ def open_executor(
             scratch / f"lane-{number}",
             name=f"lane {number}" if machine.uuid is None else f"{machine.device}: {machine.uuid}",
             gpu_uuid=GIVEN if machine.elsewhere is not None else machine.uuid,
-            seed=seed,
-            profiler=profiler,
-            strict_nan=strict_nan,
             shared=shared,
             shared_by=len(machines) * beside,
+            **common,
         )
         for number, machine in enumerate(machines)
     ]

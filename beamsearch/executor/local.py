@@ -87,7 +87,7 @@ class LocalExecutor:
         common |= {"usage": self.usage, "strict_nan": strict_nan}
         common["means"] = Means(max(1, used // shared_by), apart, once)
         if machine.device is None:
-            slots = interpreter_processes
+            slots = max(1, min(interpreter_processes, used // shared_by))
             modelling = ModellingJudge(problem, machine.gpu, slots=slots, **common)
             self._judge: ModellingJudge | MeasuringJudge = modelling
         else:

@@ -11,7 +11,8 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 def cores() -> int:
     """Those that this process is let run on, as far as its container's limit goes; at least 1."""
-    here = len(os.sched_getaffinity(0))
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux has it
+    here = len(allowed(0)) if allowed else os.cpu_count() or 1
     try:
         time, period = QUOTA.read_text().split()
         return max(1, min(here, int(time) // int(period)))

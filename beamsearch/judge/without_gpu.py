@@ -199,10 +199,10 @@ class ModellingJudge:
             def decide() -> None:
                 opened = partial(self._opened, path, captured, elsewhere)
                 decision.decide(opened, elsewhere, tiled=programs <= WAVES * self._gpu.sms)
-                if thorough:
+                if thorough and not decision.given_up.is_set():
                     tell_layouts(lambda layout: opened(), sets, elsewhere, INTERPRET_S)
 
-            with self._beside(decide) as decided:
+            with self._beside(decide, decision.given_up) as decided:
                 if taken:
                     check_two_alive(process, drawn, log)
                 if taken and (thorough or strict):
@@ -226,9 +226,12 @@ class ModellingJudge:
                 log.output.append(process.output)
 
     @contextmanager
-    def _beside(self, task: Callable[[], None]) -> Iterator[Callable[[], None]]:
+    def _beside(
+        self, task: Callable[[], None], given_up: threading.Event
+    ) -> Iterator[Callable[[], None]]:
         """Does a task while the body runs, where no other candidate needs the core. What it gives
-        ends the task, or does it, and raises what it raises; what the body raises comes first."""
+        waits for the task, or does it, and raises what it raises. What the body raises comes first:
+        then the task is given up."""
         if not self._slots.acquire(blocking=False):
             yield task
             return
@@ -236,6 +239,9 @@ class ModellingJudge:
         doing.add_done_callback(lambda done: self._slots.release())
         try:
             yield doing.result
+        except BaseException:
+            given_up.set()
+            raise
         finally:
             doing.exception()
 

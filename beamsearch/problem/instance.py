@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from beamsearch.problem.draws import DrawnValue
 
-_GENERATOR = threading.Lock()
-"""Torch's generators and default dtype are the process's: one instance is made at a time."""
+_GENERATOR = threading.RLock()
+"""Torch's generators and default dtype are the process's: one instance at a time is made or run."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Instance:
         import torch
 
         buffers = dict(self.model.named_buffers()) if self.model.training else {}
-        with torch.no_grad() if self.gradients else torch.inference_mode():
+        mode = torch.no_grad() if self.gradients else torch.inference_mode()
+        with _GENERATOR, mode:
             before = {name: buffer.clone() for name, buffer in buffers.items()}
             try:
                 output = self._output()

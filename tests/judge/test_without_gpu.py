@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.gpu.machine import modelled
 from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.verification.deciding_shapes import deciding, long_shapes
+from beamsearch.judge.verification.oracle import run_oracle
+from beamsearch.judge.without_gpu import ModellingJudge
 from beamsearch.problem.input_values import DISTRIBUTIONS
 from beamsearch.problem.instance import instantiate
 from beamsearch.problem.problem import Problem, find_problem, read_problem
 from beamsearch.problem.shrink import shrink
 from beamsearch.records.job import JudgeJob, Subject
 from beamsearch.records.verdict import Outcome, Reach, Stage, Verdict
-from tests.judge.conftest import SCALE_KERNEL
+from tests.judge.conftest import SCALE_KERNEL, SCALE_PROBLEM
 from tests.judge.suite.cases import FOLDER, opened, read_cases
 from tests.judge.test_verdicts import variant
 
@@ -267,6 +271,40 @@ def test_verdicts_do_not_depend_on_how_many_processes_verify(
         assert alone.run(job) == executor.run(job)
     finally:
         alone.close()
+
+
+def test_what_goes_on_beside_a_rejection_is_given_up(executor: LocalExecutor) -> None:
+    judge, given_up, ended = executor._judge, threading.Event(), threading.Event()
+    assert isinstance(judge, ModellingJudge)
+
+    def task() -> None:
+        assert given_up.wait(60)
+        ended.set()
+
+    with pytest.raises(ZeroDivisionError), judge._beside(task, given_up):
+        raise ZeroDivisionError
+    assert ended.is_set()
+
+
+def test_an_oracle_is_right_while_another_thread_makes_inputs() -> None:
+    """Torch's default dtype, in which inputs are made, is that of all threads."""
+    source = variant("2 * x", "x * torch.full((1,), 0.1)", SCALE_PROBLEM)
+    source = variant("rows = 1024", "rows = 8", source)
+    problem = Problem(name="p", path=Path("problem.py"), source=source, dtype="float16")
+    one, done = instantiate(problem, "cpu", 0), threading.Event()
+
+    def others() -> None:
+        while not done.is_set():
+            instantiate(problem, "cpu", 1)
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        oracles = [run_oracle(one, one.inputs, torch.float64)[0] for _ in range(400)]
+    finally:
+        done.set()
+        thread.join()
+    assert all(torch.equal(oracle, oracles[0]) for oracle in oracles)
 
 
 def test_kernel_that_raises_at_all_other_shapes_is_not_shown_correct(

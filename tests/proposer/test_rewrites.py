@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from beamsearch.proposer.playbook.rewrites.compositions import (
     simple,
 )
 from beamsearch.proposer.playbook.rewrites.hints import Hints, Shape
+from beamsearch.proposer.playbook.rewrites.source import Rewrite
 from kernel_profiling.gpus import find_gpu
 from kernel_profiling.profile import Launch
 from tests import ROOT
@@ -170,6 +172,17 @@ def test_a_rewrite_leaves_alone_what_it_does_not_fit(rewrite: object) -> None:
     plain = "def kernel_function(x):\n    return x + 1\n"
     assert rewrite.apply(plain, Hints()) == []  # type: ignore[attr-defined]
     assert rewrite.apply("def kernel_function(:\n", Hints()) == []  # type: ignore[attr-defined]
+
+
+def test_a_rewrite_of_an_extension_may_be_of_lists_and_a_generator() -> None:
+    def apply(source: str, hints: Hints) -> Iterator[tuple[str, str]]:
+        yield "a comment", f"{source}# more\n"
+
+    rewrite = Rewrite("own", ["single_warp"], apply)  # type: ignore[arg-type]
+    start, hints = Proposal("x = 1\n"), Hints()
+    for _ in range(2):
+        (form,) = start.forms(rewrite, hints)
+        assert form.source == "x = 1\n# more\n" and form.findings == {"single_warp"}
 
 
 def test_floats_stay_runtime_and_integers_become_constants() -> None:

@@ -1,7 +1,6 @@
 """The runner's process, `python -m beamsearch.judge.runner.process FD [compiles]`: it answers the
 judge's requests, on a socket by its file descriptor, until the judge hangs up."""
 
-import os
 import socket
 import sys
 import traceback
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from beamsearch.gpu.cores import cores
 from beamsearch.gpu.driver import start_driver
 from beamsearch.gpu.stopwatch import Stopwatch
 from beamsearch.judge.runner.graphs import NoGraph, Run, captured
@@ -104,7 +104,7 @@ class Runner(MappingWorker):
     def do_reference(self, name: str, problem: dict[str, Any], mode: str | None) -> Answer:
         """Have the problem's reference under a name; `mode` is torch.compile's. One that is there
         is kept with what it compiled: a runner knows one problem."""
-        torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
+        torch.set_num_threads(max(1, cores() // 2))
         if self._references.get(name, ("", None))[0] != mode:
             self.do_drop(name)
             self._references[name] = mode, reference_maker(problem, self.device, mode)

@@ -93,7 +93,8 @@ class ForkServers:
 
     def _start(self) -> None:
         there = None if self._wrapping else taken(self._modes)
-        self._process, self._controls = there or begin(self._modes, self._log, self._wrapping)
+        begun = there or begin(self._modes, self._log, self._wrapping)
+        self._process, self._controls = begun.process, begun.controls
         for control in self._controls.values():
             control.settimeout(START_S)
         if there is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from beamsearch.judge.sandbox import isolation
-from beamsearch.judge.sandbox.clean_environment import start_python
+from beamsearch.judge.sandbox.clean_environment import scrubbed_environment, start_python
 
 Mode = Literal["normal", "interpreter"]
 
@@ -21,6 +21,11 @@ class ServerProcess(NamedTuple):
 
     process: subprocess.Popen[bytes]
     controls: dict[Mode, socket.socket]
+    environment: dict[str, str]
+
+    def is_as_begun_now(self) -> bool:
+        """Whether it lives, and one that is begun now would have no other environment."""
+        return self.process.poll() is None and self.environment == scrubbed_environment()
 
 
 _standing_by: dict[tuple[Mode, ...], ServerProcess] = {}
@@ -35,15 +40,19 @@ def stand_by(*, interpreter: bool) -> None:
     """Begin a server that will be wanted, where none waits and where none is begun in a wrapping
     of its own. One that nobody takes ends with this process."""
     modes = modes_of(interpreter=interpreter)
-    there = _standing_by.get(modes)
-    if not isolation.may_wrap() and (there is None or there.process.poll() is not None):
-        _standing_by[modes] = begin(modes, Path(os.devnull))
+    there = taken(modes)
+    if not isolation.may_wrap():
+        _standing_by[modes] = there or begin(modes, Path(os.devnull))
 
 
 def taken(modes: tuple[Mode, ...]) -> ServerProcess | None:
-    """The server that stands by, if there is one."""
+    """The server that stands by, if there is one; one that can no longer be used ends."""
     there = _standing_by.pop(modes, None)
-    return None if there is None or there.process.poll() is not None else there
+    if there is None or there.is_as_begun_now():
+        return there
+    for control in there.controls.values():
+        control.close()
+    return None
 
 
 def begin(modes: tuple[Mode, ...], log: Path, wrapping: Sequence[str] = ()) -> ServerProcess:
@@ -53,5 +62,7 @@ def begin(modes: tuple[Mode, ...], log: Path, wrapping: Sequence[str] = ()) -> S
     fds = [str(link.fileno()) for link in theirs]
     # Unbuffered: a process that is killed flushes nothing.
     arguments = ["-u", "-m", "beamsearch.judge.sandbox.server", *fds]
+    environment = scrubbed_environment()
     process = start_python(arguments, theirs, log, wrapping=wrapping)
-    return ServerProcess(process, {mode: ours for mode, (ours, _) in pairs.items()})
+    controls = {mode: ours for mode, (ours, _) in pairs.items()}
+    return ServerProcess(process, controls, environment)

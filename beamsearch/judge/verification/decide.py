@@ -1,12 +1,13 @@
 """A kernel on shapes other than its own: wrong at one that it takes is wrong. Without a GPU they
 decide: a kernel that is right at none of them is not shown correct."""
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import prod
 from typing import Literal
 
-from beamsearch.errors import ProblemError, ShortOfMemory
+from beamsearch.errors import ProblemError, ShortOfMemory, Stopped
 from beamsearch.judge.capture.ahead import USUAL_BLOCK
 from beamsearch.judge.capture.forms import Captured
 from beamsearch.judge.rejection import (
@@ -88,6 +89,8 @@ class Decision:
         self._strides = ""
         self._why_not = ""
         """The first reason for which a shape showed nothing."""
+        self.given_up = threading.Event()
+        """Set once nobody waits for the outcome: no further shape is tried then."""
         self._not_run = ""
         """The first thing in the kernel that the interpreter cannot run: no shape helps there."""
 
@@ -153,6 +156,8 @@ class Decision:
     ) -> Literal["right", "refused", "too long"]:
         """How the kernel took so many input sets of one problem, as far as the share of the work
         goes."""
+        if self.given_up.is_set():
+            raise Stopped("the kernel was rejected for another reason")
         if not is_regular(self._problem, problem):
             return "refused"
         try:

@@ -59,6 +59,23 @@ def test_a_server_that_died_standing_by_is_replaced(standing: int, tmp_path: Pat
 
 
 @BY_ITSELF
+def test_a_server_of_another_environment_is_not_taken(
+    standing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    servers = ForkServers(tmp_path, interpreter=False)
+    try:
+        servers.start()
+        assert servers._process is not None and servers._process.pid != standing
+    finally:
+        servers.close()
+    until = time.monotonic() + 60
+    while Path(f"/proc/{standing}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+@BY_ITSELF
 def test_a_server_that_nobody_took_ends_with_whom_it_stood_by_for() -> None:
     program = (
         "import os; from beamsearch.judge.sandbox import server_process as s\n"

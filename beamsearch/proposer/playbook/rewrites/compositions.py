@@ -81,9 +81,9 @@ class Proposal:
 
 
 @lru_cache(maxsize=1024)
-def _applied(rewrite: Rewrite, source: str, hints: Hints) -> list[Result]:
+def _applied(rewrite: Rewrite, source: str, hints: Hints) -> tuple[Result, ...]:
     """A kernel's forms: one kernel is asked about again and again, by workers and in rounds."""
-    return rewrite.apply(source, hints)
+    return tuple(rewrite.apply(source, hints))
 
 
 def simple(source: str, hints: Hints, *, sizes: bool = True) -> Iterator[Proposal]:

@@ -20,9 +20,10 @@ class NotApplicable(Exception):
     """A rewrite does not fit this module; the message says why. Never leaves the rewrites."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rewrite:
-    """A source-to-source change of Triton kernels that keeps what they compute.
+    """A source-to-source change of Triton kernels that keeps what they compute. Each is equal to
+    itself alone, whatever an extension makes it of.
 
     `apply` gives every form of it that fits, best guess first; none where it does not apply.
     """
