@@ -273,9 +273,12 @@ def test_verdicts_do_not_depend_on_how_many_processes_verify(
         alone.close()
 
 
-def test_what_goes_on_beside_a_rejection_is_given_up(executor: LocalExecutor) -> None:
+def test_what_goes_on_beside_a_rejection_is_given_up(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     judge, given_up, ended = executor._judge, threading.Event(), threading.Event()
     assert isinstance(judge, ModellingJudge)
+    monkeypatch.setattr(judge, "_slots", threading.Semaphore(1))  # one is free, on one core too
 
     def task() -> None:
         assert given_up.wait(60)
