@@ -1,7 +1,7 @@
 """The judge where there is a GPU: kernels are verified and timed on it, one at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
@@ -15,7 +15,8 @@ from beamsearch.gpu.usage import Usage, Work
 from beamsearch.judge.arguments import ALWAYS_DRAWN, Layout, meta_arguments, order_for
 from beamsearch.judge.capture.ahead import Captures, Means
 from beamsearch.judge.capture.forms import Captured, Form, configurations
-from beamsearch.judge.nvidia_tools.under_tools import Profilers, check_memory
+from beamsearch.judge.nvidia_tools.profilers import Profilers
+from beamsearch.judge.nvidia_tools.sanitizer import MemoryCheck
 from beamsearch.judge.rejection import (
     FIRST_CALL_S,
     GPU_CALL_S,
@@ -136,8 +137,13 @@ class MeasuringJudge:
         try:
             captured, path = self._captures.captured(source, self._scratch, log)
             unseen(seen, log)
-            with self._python.opened([source] * thorough) as call:
+            with (
+                self._python.opened([source] * thorough) as call,
+                closing(MemoryCheck(self._problem, self._device, self._scratch)) as memory,
+            ):
                 # What needs no lane is there before it.
+                if sanitize and (known := self._known(source, captured.forms)):
+                    memory.begin(captured, known)
                 at = partial(self._captures.at, path, pins=captured.forms[0].pins)
                 more = (call, laid_out(self._problem, at)) if thorough else None
                 with self._holding("judging"):
@@ -145,14 +151,8 @@ class MeasuringJudge:
                     form = self._form(source, captured.forms)
                     measurement = self._measured(source, captured, form, log, more)
                     if sanitize:
-                        # At shrunk shapes where the kernel takes them, and at the true ones.
-                        small = [
-                            (item.label, item.problem, item.form)
-                            for item in captured.elsewhere[:1]
-                            if isinstance(item.form, Form)
-                        ]
-                        calls = [*small, ("the true shapes", self._problem, form)]
-                        check_memory(calls, self._device, self._scratch, log)
+                        memory.begin(captured, form)
+                        memory.finish(log)
         except Rejected as rejection:
             return Judgement(verdict=log.rejected(rejection)), on_gpu and rejection.short_of_memory
         return Judgement(verdict=log.correct(), measurement=measurement), False
@@ -340,8 +340,12 @@ class MeasuringJudge:
         values. Needs the lane. Raises Rejected where none is."""
         key = source_key(source)
         if key not in self._chosen:
-            self._chosen[key] = forms[0] if len(forms) == 1 else self._fastest(key, forms)
+            self._chosen[key] = self._known(source, forms) or self._fastest(key, forms)
         return self._chosen[key]
+
+    def _known(self, source: str, forms: Sequence[Form]) -> Form | None:
+        """The same, where it is to be told without the lane."""
+        return self._chosen.get(source_key(source), forms[0] if len(forms) == 1 else None)
 
     def _fastest(self, key: str, forms: Sequence[Form]) -> Form:
         times = self._tuned[key] = self._captures.tuned(key, lambda: self._times_of(forms))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from beamsearch.executor.local import LocalExecutor
-from beamsearch.judge.nvidia_tools.under_tools import find_sanitizer
+from beamsearch.judge.nvidia_tools.sanitizer import find_sanitizer
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification import inputs as inputs_module
 from beamsearch.judge.verification.inputs import InputSets

@@ -3,6 +3,9 @@
 import sys
 from pathlib import Path
 
-from beamsearch.judge.nvidia_tools.standing_by import asked
+from beamsearch.judge.nvidia_tools.standing_by import StandingBy
 
-Path(asked(*map(Path, sys.argv[1:]))).write_text("called")
+standing_by = StandingBy(Path(sys.argv[1]))
+spec = Path(standing_by.told())
+if standing_by.has_turn():
+    spec.write_text("called")

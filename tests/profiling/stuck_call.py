@@ -6,8 +6,11 @@ import sys
 import time
 from pathlib import Path
 
-from beamsearch.judge.nvidia_tools.standing_by import asked
+from beamsearch.judge.nvidia_tools.standing_by import StandingBy
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-Path(asked(*map(Path, sys.argv[1:]))).write_text(str(os.getpid()))
+standing_by = StandingBy(Path(sys.argv[1]))
+spec = Path(standing_by.told())
+standing_by.has_turn()
+spec.write_text(str(os.getpid()))
 time.sleep(60)

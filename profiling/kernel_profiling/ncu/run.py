@@ -74,27 +74,37 @@ class Permission(NamedTuple):
 
 @dataclass(frozen=True)
 class Turn:
-    """A GPU that is shared: the command starts, says that it is ready, and waits for its turn.
+    """A GPU that is shared: the command starts, is told what to do, gets ready for that with as
+    little of the GPU as there can be, and waits for its turn.
 
-    It writes its process's number into the file `ready`, then reads a line from the pipe `go`; it
-    ends where there is none, since then nobody waits for it any more. Until then the profiler may
-    be stopped (SIGSTOP). It removes `ready` once its work on the GPU is done and its memory given
-    back: its end and the report take no GPU.
+    In `folder` it writes its process's number into the file `ready`, and reads what to do from the
+    pipe `go`, one line; it makes the file `bound` once all is there but its turn, which is another
+    line. Where a line does not come it ends, since then nobody waits for it any more. While it
+    waits, the profiler may be stopped (SIGSTOP). It removes `bound` once its work on the GPU is
+    done and its memory given back: its end and the report take no GPU.
     """
 
-    ready: Path
-    go: Path
+    folder: Path
     hold: Callable[[], AbstractContextManager[object]]
     """Takes the GPU."""
+
+    @property
+    def _ready(self) -> Path:
+        return self.folder / "ready"
+
+    @property
+    def _bound(self) -> Path:
+        return self.folder / "bound"
 
     @contextmanager
     def pipe(self) -> Iterator[int]:
         """The open end of `go`, which must be there before the command starts."""
-        for left in (self.ready, self.go):
+        go = self.folder / "go"
+        for left in (self._ready, self._bound, go):
             left.unlink(missing_ok=True)
-        os.mkfifo(self.go)
+        os.mkfifo(go)
         # For both directions, or opening would wait for the other side.
-        descriptor = os.open(self.go, os.O_RDWR)
+        descriptor = os.open(go, os.O_RDWR)
         try:
             yield descriptor
         finally:
@@ -104,42 +114,48 @@ class Turn:
     def is_lost(self) -> bool:
         """Whether the command was ready, and its process is over: a profiler that is stopped does
         not notice."""
-        if not self.ready.exists():
+        if not self._ready.exists():
             return False
         try:
-            command = self.ready.read_text()
+            command = self._ready.read_text()
             state = Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             return True
         return state in "ZX"
 
     def wait(
-        self, process: subprocess.Popen[bytes], pipe: int, timeout_s: float, message: str = ""
+        self, process: subprocess.Popen[bytes], pipe: int, timeout_s: float, message: str
     ) -> int:
-        """Exit status; nothing is held for a process that ends before it is ready. `message` is the
-        line that it reads.
+        """Exit status; nothing is held for a process that ends before its turn. `message` is what
+        it is told to do, which is not empty.
 
-        Raises TimeoutExpired where it is never ready, takes that long once it has the GPU, which is
-        then free once the process has ended, or to end after that.
+        Raises TimeoutExpired where it takes that long to get ready, or once it has the GPU, which
+        is then free once the process has ended, or to end after that.
         """
         deadline = time.monotonic() + timeout_s
-        while not self.ready.exists():
+        _tell(process, pipe, message)
+        while not self._bound.exists():
             if (status := process.poll()) is not None:
                 return status
             if time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired(process.args, timeout_s)
             time.sleep(0.01)
         with self.hold():
-            with suppress(ProcessLookupError):  # another thread ended it
-                os.killpg(process.pid, signal.SIGCONT)
-            os.write(pipe, f"{message}\n".encode())
+            _tell(process, pipe, "your turn")
             deadline = time.monotonic() + timeout_s
-            while self.ready.exists() and process.poll() is None:
+            while self._bound.exists() and process.poll() is None:
                 if time.monotonic() > deadline:
                     _end_group(process)
                     raise subprocess.TimeoutExpired(process.args, timeout_s)
                 time.sleep(0.01)
         return process.wait(timeout_s)
+
+
+def _tell(process: subprocess.Popen[bytes], pipe: int, line: str) -> None:
+    """Give the command a line. Its profiler goes on: it would not notice that the command died."""
+    with suppress(ProcessLookupError):  # another thread ended it
+        os.killpg(process.pid, signal.SIGCONT)
+    os.write(pipe, f"{line}\n".encode())
 
 
 class Begun:
@@ -216,10 +232,10 @@ class Begun:
     ) -> Profile:
         """What the command launched between cudaProfilerStart and cudaProfilerStop, once it ended.
 
-        `message`: a line it is given with its turn. `kernels` names the candidate's own Triton
-        kernels, `source` is the text of their file (see `read_report`); `keep_report` is where the
-        .ncu-rep is copied to. Raises NcuUnusable, NcuFailed (the whole process group has then
-        ended) or ReportUnreadable.
+        `message`: what it is told to do, where it has a turn. `kernels` names the candidate's own
+        Triton kernels, `source` is the text of their file (see `read_report`); `keep_report` is
+        where the .ncu-rep is copied to. Raises NcuUnusable, NcuFailed (the whole process group has
+        then ended) or ReportUnreadable.
         """
         try:
             if self._turn is not None:

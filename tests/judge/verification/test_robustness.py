@@ -9,7 +9,7 @@ import pytest
 
 from beamsearch.executor.local import LocalExecutor
 from beamsearch.gpu.machine import modelled
-from beamsearch.judge.nvidia_tools.under_tools import first_error
+from beamsearch.judge.nvidia_tools.sanitizer import first_error
 from beamsearch.judge.rejection import Log
 from beamsearch.judge.sandbox.memory import SharedMemory
 from beamsearch.judge.verification.inputs import InputSets
