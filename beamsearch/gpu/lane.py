@@ -28,9 +28,16 @@ class Lane:
         self._path = (folder or Path("/tmp")) / f"beamsearch-{uuid}.lock"
 
     @contextmanager
-    def held(self, timeout_s: float | None = None, *, work: Work = "preparing") -> Iterator[bool]:
+    def held(
+        self,
+        timeout_s: float | None = None,
+        *,
+        work: Work = "preparing",
+        shared: bool = False,
+    ) -> Iterator[bool]:
         """Hold the GPU; whoever waits gets it when this ends, also by a kill. False, and not held,
-        where it was not free in time. `work`: what for, in the account of its time."""
+        where it was not free in time. `work`: what for, in the account of its time. `shared`: with
+        other processes that hold it so, where neither the time nor the room is looked at."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if not self._thread_lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
             yield False
@@ -40,7 +47,9 @@ class Lane:
             descriptor = os.open(self._path, flags, 0o644)
             try:
                 with self._usage.waiting("another process"):
-                    locked = _locked(descriptor, deadline)
+                    locked = _locked(
+                        descriptor, deadline, fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+                    )
                 if not locked:
                     yield False
                     return
@@ -52,14 +61,14 @@ class Lane:
             self._thread_lock.release()
 
 
-def _locked(descriptor: int, deadline: float | None) -> bool:
+def _locked(descriptor: int, deadline: float | None, how: int) -> bool:
     """Lock an open file; whether that came about by the deadline."""
     if deadline is None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, how)
         return True
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() > deadline:

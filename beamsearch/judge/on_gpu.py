@@ -292,9 +292,9 @@ class MeasuringJudge:
                 self._true.close()
 
     @contextmanager
-    def _holding(self, work: Work) -> Iterator[None]:
+    def _holding(self, work: Work, *, shared: bool = False) -> Iterator[None]:
         """The lane. Any candidate may write anywhere, and a lane that rests must not fill GPUs."""
-        with self._lane.held(work=work):
+        with self._lane.held(work=work, shared=shared):
             try:
                 with fitting(self._too_large):
                     yield
@@ -306,7 +306,8 @@ class MeasuringJudge:
     def _make_sets(self, source: str) -> None:
         """The sets that a kernel is judged on, while it is compiled. What goes wrong goes wrong
         again where they are needed, and is told there."""
-        with suppress(BeamsearchError, RuntimeError), self._holding("preparing"):
+        holding = self._holding("preparing", shared=True)
+        with suppress(BeamsearchError, RuntimeError), holding:
             for count in range(1, TRUE_SETS + 1):
                 if not self._closed.is_set():
                     self._true_sets(source_key(source), count)

@@ -39,6 +39,16 @@ def test_who_does_not_wait_for_ever_is_told_that_it_has_no_lane(tmp_path: Path) 
         assert held
 
 
+def test_who_shares_it_has_it_with_others_that_do_and_with_nobody_else(tmp_path: Path) -> None:
+    lanes = [Lane("GPU-1", tmp_path) for _ in range(3)]
+    with lanes[0].held(0.0, shared=True) as first, lanes[1].held(0.0, shared=True) as second:
+        assert first and second
+        with lanes[2].held(0.2) as alone:
+            assert not alone
+    with lanes[2].held(0.0) as alone, lanes[0].held(0.2, shared=True) as first:
+        assert alone and not first
+
+
 def test_another_process_waits_until_the_holder_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from beamsearch.gpu.lane import Lane\n"

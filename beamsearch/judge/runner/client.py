@@ -15,7 +15,7 @@ from typing import Any
 from beamsearch.errors import BeamsearchError, ShortOfMemory, Stopped
 from beamsearch.judge.capture.compiling import Compiled
 from beamsearch.judge.runner.reference import COMPILES
-from beamsearch.judge.sandbox.clean_environment import start_python
+from beamsearch.judge.sandbox.clean_environment import QUEUES, start_python
 from beamsearch.judge.sandbox.protocol import (
     Conversation,
     DeadlineMissed,
@@ -38,7 +38,8 @@ class RunnerProcess:
         ours, theirs = socket.socketpair()
         arguments = ["-m", "beamsearch.judge.runner.process", str(theirs.fileno())]
         arguments += [COMPILES] * compiles
-        self._process = start_python(arguments, [theirs], log, baseline_caches())
+        environment = baseline_caches() | (usual_queues() if compiles else {})
+        self._process = start_python(arguments, [theirs], log, environment)
         self._log = log
         self._conversation = Conversation(ours, self._how_it_died)
         self._lock = Lock()
@@ -196,6 +197,11 @@ class Runners:
         """End the one that is kept. Needs the lane."""
         if runner := self._started.get(True):
             runner.end()
+
+
+def usual_queues() -> dict[str, str]:
+    """As many as a program has whose author sets nothing: a library may use several streams."""
+    return {QUEUES: os.environ.get(QUEUES, "8")}
 
 
 def baseline_caches() -> dict[str, str]:

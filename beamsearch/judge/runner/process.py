@@ -21,7 +21,13 @@ from beamsearch.judge.runner.launching import Function, Loader
 from beamsearch.judge.runner.program import PlanProgram, ReferenceProgram
 from beamsearch.judge.runner.reference import COMPILES, BoundReference, reference_maker
 from beamsearch.judge.sandbox.lifeline import end_with
-from beamsearch.judge.sandbox.memory import Answer, MappingWorker, Places, give_back_if_short
+from beamsearch.judge.sandbox.memory import (
+    Answer,
+    MappingWorker,
+    Places,
+    give_back,
+    give_back_if_short,
+)
 from beamsearch.judge.sandbox.protocol import decode_arguments
 from beamsearch.problem.kernel import CallArguments
 from beamsearch.records.plan import Binary, Plan
@@ -210,7 +216,7 @@ class Runner(MappingWorker):
         _, functions = self._plans.pop(name, (None, []))
         for function in functions:
             self._loader.release(function)
-        torch.cuda.empty_cache()  # for the judge and its oracle
+        give_back(self.device)  # for the judge and its oracle
         return {}
 
     def _collected(

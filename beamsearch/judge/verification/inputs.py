@@ -24,7 +24,13 @@ from beamsearch.judge.arguments import (
     rearranged,
     storages_of,
 )
-from beamsearch.judge.sandbox.memory import Buffer, SharedMemory, close_all, give_back_if_short
+from beamsearch.judge.sandbox.memory import (
+    Buffer,
+    SharedMemory,
+    close_all,
+    give_back,
+    give_back_if_short,
+)
 from beamsearch.judge.sandbox.protocol import describe_tensor, open_tensor
 from beamsearch.judge.verification.negative_controls import (
     CannotTell,
@@ -311,7 +317,7 @@ class InputSets:
         """What the oracle left over belongs to the candidates; it may stay in torch's cache while
         they do not miss it."""
         if not only_if_short:
-            torch.cuda.empty_cache()
+            give_back(self._device)
         elif self._device != "cpu":
             give_back_if_short(self._device)
 

@@ -1,11 +1,13 @@
 """Runners that are started ahead, where no GPU gives a context."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge.runner.client import Runners
+from beamsearch.judge.sandbox.clean_environment import QUEUES
 
 
 @pytest.fixture
@@ -45,6 +47,18 @@ def test_baselines_have_one_runner_whoever_asks_for_it(runners):
     first = runners.start(compiles=True)
     runners.open_soon(compiles=True)
     assert runners.start(compiles=True) is first
+
+
+@pytest.mark.parametrize(("own", "queues"), [(None, ["1", "8"]), ("2", ["2", "2"])])
+def test_what_is_timed_besides_kernels_has_the_usual_queues(runners, monkeypatch, own, queues):
+    if own:
+        monkeypatch.setenv(QUEUES, own)
+        runners.start().end()  # it was started before
+    else:
+        monkeypatch.delenv(QUEUES, raising=False)
+    started = [runners.start(), runners.start(compiles=True)]
+    environments = [Path(f"/proc/{one._process.pid}/environ").read_bytes() for one in started]
+    assert [it.partition(f"{QUEUES}=".encode())[2][:1].decode() for it in environments] == queues
 
 
 def test_nothing_starts_once_they_are_closed(runners):
