@@ -75,10 +75,11 @@ class Places:
         has to wait. `runs`: as `in_use` gives them. `waiting`: problems that have not begun, this
         one too. `alone`: with no other on its GPU. `going`: runs under way.
 
-        Where there are more idle GPUs than problems that may begin, it gets an equal part of them.
-        Where the GPUs do not get equally many runs, the last ones, as many as there are too many,
-        get a second GPU each that others use too: it then does more of what is left. A second lane
-        makes its own oracles, so that runs which can be dealt evenly have one each.
+        GPUs are gone through there and back, so that a list that goes from large to small gives
+        each as much. Where there are more idle GPUs than problems that may begin, it gets an equal
+        part of them. Where the GPUs do not get equally many runs, the last ones, as many as there
+        are too many, get a second GPU each that others use too: it then does more of what is left.
+        A second lane makes its own oracles, so that runs which can be dealt evenly have one each.
         """
         room = waiting if self.most is None else min(waiting, self.most - going)
         if room <= 0:
@@ -90,11 +91,15 @@ class Places:
             most = max(kinds, key=kinds.count)
             alike = [place for place in idle if place.kind == most]
             return tuple(alike[: max(1, len(idle) // room)])
-        least, *others = sorted(fitting, key=lambda place: runs[place])
+        fewest = min(runs[place] for place in fitting)
+        level = [place for place in fitting if runs[place] == fewest]
+        least = level[-1] if fewest % 2 else level[0]
+        others = [place for place in fitting if place is not least]
         is_last = waiting <= len(fitting)
         if alone or runs[least] >= self.runs_each + (is_last and self.last_too):
             return ()
         alike = [place for place in others if place.kind == least.kind]
+        alike.sort(key=lambda place: runs[place])
         is_left_over = waiting <= (sum(runs[place] for place in fitting) + waiting) % len(fitting)
         return (least, *alike[:1]) if is_left_over else (least,)
 

@@ -21,7 +21,7 @@ def test_runs_are_dealt_over_gpus_and_then_share_them():
         (place,) = places.for_next(None, runs, waiting=9, alone=False)
         runs[place] = runs.get(place, 0) + 1
         dealt.append(place.number)
-    assert dealt == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert dealt == [0, 1, 2, 3, 3, 2, 1, 0]
     assert places.for_next(None, runs, waiting=9, alone=False) == ()
 
 
@@ -35,21 +35,21 @@ def test_the_last_problems_get_the_idle_gpus_in_equal_parts():
 def test_what_cannot_be_dealt_evenly_has_a_second_gpu_that_others_use_too():
     places = Places(FOUR[:2], 2)
     runs = {FOUR[0]: 1, FOUR[1]: 1}
-    assert numbers(places.for_next(None, runs, waiting=3, alone=False)) == [0]
-    assert numbers(places.for_next(None, runs, waiting=2, alone=False)) == [0]
-    assert numbers(places.for_next(None, runs, waiting=1, alone=False)) == [0, 1]
+    assert numbers(places.for_next(None, runs, waiting=3, alone=False)) == [1]
+    assert numbers(places.for_next(None, runs, waiting=2, alone=False)) == [1]
+    assert numbers(places.for_next(None, runs, waiting=1, alone=False)) == [1, 0]
     assert places.for_next(None, dict.fromkeys(FOUR[:2], 2), waiting=1, alone=False) == ()
-    busy = dict.fromkeys(MIXED, 1)
-    assert numbers(Places(MIXED, 2).for_next(None, busy, waiting=1, alone=False)) == [0]
-    assert numbers(Places(MIXED, 2).for_next("A100", busy, waiting=1, alone=False)) == [1, 2]
+    busy, busier = dict.fromkeys(MIXED, 1), dict.fromkeys(MIXED, 2)
+    assert numbers(Places(MIXED, 3).for_next(None, busier, waiting=1, alone=False)) == [0]
+    assert numbers(Places(MIXED, 2).for_next("A100", busy, waiting=1, alone=False)) == [2, 1]
 
 
 @pytest.mark.parametrize(
     ("problems", "expected"),
     [
-        (6, [[0], [1], [0], [1], [0], [1]]),
-        (5, [[0], [1], [0], [1], [0, 1]]),
-        (3, [[0], [1], [0, 1]]),
+        (6, [[0], [1], [1], [0], [0], [1]]),
+        (5, [[0], [1], [1], [0], [0, 1]]),
+        (3, [[0], [1], [1, 0]]),
     ],
 )
 def test_all_begin_for_whom_there_is_room(problems, expected):
