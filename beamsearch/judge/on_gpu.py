@@ -106,7 +106,7 @@ class MeasuringJudge:
         hold = partial(self._lane.held, work="profiling")
         self._profilers = Profilers(problem, device, scratch, hold)
         self._no_ncu: str | None = None if use_ncu else "Nsight Compute was not asked for"
-        self._runners = Runners(device, self._visit.l2_bytes, scratch)
+        self._runners = Runners(device, self._visit.l2_bytes, scratch, means.cores)
         self._candidates: RunnerProcess | None = None
         self._python = OwnPython(servers, gpu, device, scratch)
         self._sets_begun = False
@@ -304,13 +304,13 @@ class MeasuringJudge:
                 self._room.rest(self._true, self._candidates)
 
     def _make_sets(self, source: str) -> None:
-        """The sets that a kernel is judged on, while it is compiled. What goes wrong goes wrong
-        again where they are needed, and is told there."""
-        holding = self._holding("preparing", shared=True)
-        with suppress(BeamsearchError, RuntimeError), holding:
-            for count in range(1, TRUE_SETS + 1):
-                if not self._closed.is_set():
-                    self._true_sets(source_key(source), count)
+        """The sets that a kernel is judged on. What goes wrong is told where they are needed."""
+        with suppress(BeamsearchError, RuntimeError):
+            self._true.get_ready()
+            with self._holding("preparing", shared=True):
+                for count in range(1, TRUE_SETS + 1):
+                    if not self._closed.is_set():
+                        self._true_sets(source_key(source), count)
 
     def make_room(self) -> bool:
         """Give back what can be made again, and have others do so, where memory is short though

@@ -12,11 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from beamsearch.judge.capture.forms import Form
-from beamsearch.judge.nvidia_tools import sanitizer
+from beamsearch.judge.nvidia_tools import profilers, sanitizer
 from beamsearch.judge.nvidia_tools.profilers import STANDING_BY, Profilers
 from beamsearch.judge.rejection import Log
 from kernel_profiling.errors import NcuFailed
 from kernel_profiling.ncu.run import Begun, Turn
+from kernel_profiling.profile import Profile
 from tests import PYTHONPATH
 from tests.profiling.test_ncu import REPORT, ends, is_gone, stand_in
 
@@ -250,6 +251,7 @@ import os, sys, time
 from contextlib import nullcontext
 from pathlib import Path
 from kernel_profiling.ncu.run import Begun, Turn
+from kernel_profiling.profile import Profile
 code, ncu, folder, said = sys.argv[1:]
 turn = Turn(Path(folder), nullcontext)
 begun = Begun([sys.executable, "-c", code, folder], ncu=Path(ncu), turn=turn)
@@ -275,16 +277,38 @@ def test_profilers_stand_by_again_where_a_run_was_killed(tmp_path, gpu, monkeypa
     ncu = stand_in(tmp_path / "bin", f'echo $$ >> {pids}; "$@"')
     monkeypatch.setenv("PATH", f"{ncu.parent}:/bin:/usr/bin")
     for _ in range(2):
-        profilers = Profilers(None, 0, tmp_path / "scratch", gpu.hold)
-        profilers.stand_by()
-        profilers.stand_by()  # as each worker asks for it
-        while len(pids.read_text().split() if pids.exists() else []) < STANDING_BY:
-            time.sleep(0.01)
-        profilers.close()
-        running = [p for p in pids.read_text().split() if not is_gone(Path(f"/proc/{p}/stat"))]
-        assert running == [] and len(pids.read_text().split()) == STANDING_BY
+        made = Profilers(None, 0, tmp_path / "scratch", gpu.hold)
+        made.stand_by()
+        made.stand_by()  # as each worker asks for it
+        there(pids)
+        made.close()
+        assert is_gone(Path(f"/proc/{int(pids.read_text())}/stat"))  # one, and it has ended
         pids.unlink()
     assert gpu.held_at is None
+
+
+def test_as_many_stand_by_as_a_beam_has_parents_once_a_kernel_was_profiled(
+    tmp_path, gpu, monkeypatch
+):
+    ncu = stand_in(tmp_path / "bin", f'"$@" && cp {REPORT} $out.ncu-rep')
+    monkeypatch.setenv("PATH", f"{ncu.parent}:/bin:/usr/bin")
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
+    monkeypatch.setattr(profilers, "write_call", lambda spec, *_: spec.touch())
+    monkeypatch.setattr(profilers, "CALL", "tests.profiling.short_call")
+    (tmp_path / "kernel.py").touch()
+    form = SimpleNamespace(
+        plan=SimpleNamespace(kernels=[]),
+        compiled=SimpleNamespace(profile=Profile(source="compiler", gpu="", launches=[])),
+    )
+    made = Profilers(None, 0, tmp_path / "scratch", gpu.hold)
+    assert made.profile(str(tmp_path / "kernel.py"), form, False).launches
+    assert made._waiting == []  # nobody said that there would be more
+    made.stand_by()
+    (first,) = made._waiting
+    made.profile(str(tmp_path / "kernel.py"), form, False)
+    assert first not in made._waiting and len(made._waiting) == STANDING_BY
+    made.close()
+    assert (tmp_path / "call.json").read_text() == "called"
 
 
 def test_one_whose_command_dies_before_its_turn_is_told_at_once(tmp_path, gpu):

@@ -4,13 +4,14 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 from beamsearch.judge.capture.forms import Form
 from beamsearch.judge.nvidia_tools.spec import CALL, write_call
 from beamsearch.judge.sandbox.clean_environment import scrubbed_environment
 from beamsearch.problem.problem import Problem
+from kernel_profiling.errors import ProfilingError
 from kernel_profiling.ncu.run import Begun, Turn
 from kernel_profiling.profile import Profile
 
@@ -18,7 +19,8 @@ PROFILE_S = 180.0
 """Seconds a profile may take: a slow kernel is replayed tens of times."""
 STANDING_BY = 2
 """Processes with everything imported that wait for a kernel to profile: as many as the parents of a
-round's beam, whose profiles are wanted at once. They use no GPU."""
+round's beam, whose profiles are wanted at once; one until the first kernel was profiled. They use
+no GPU, but each takes a core for seconds to start."""
 CLOSE_S = 5.0
 """Seconds in which whoever waits for a profile has heard that it was ended."""
 
@@ -69,7 +71,7 @@ class Profilers:
     def stand_by(self) -> None:
         """Kernels will be profiled: from now on, processes wait for them."""
         with self._lock:
-            self._wanted = STANDING_BY
+            self._wanted = self._wanted or 1
             self._fill()
 
     def _take(self) -> Begun:
@@ -82,7 +84,6 @@ class Profilers:
                 begun.close()
             else:
                 begun = self._begin()
-            self._fill()
             return begun
 
     def _fill(self) -> None:
@@ -98,7 +99,8 @@ class Profilers:
 
     @contextmanager
     def _under_way(self, begun: Begun) -> Iterator[Begun]:
-        """One that is used, and closed at the end."""
+        """One that is used, and closed at the end. Then others start: no profile waits for them
+        soon."""
         with self._lock:
             self._used.append(begun)
         try:
@@ -108,6 +110,10 @@ class Profilers:
             with self._lock:
                 self._used.remove(begun)
                 self._lock.notify_all()
+                if self._wanted:
+                    self._wanted = STANDING_BY
+                    with suppress(ProfilingError, OSError):  # the next profile says so
+                        self._fill()
 
     def close(self) -> None:
         """End the runs that stand by, and those that are under way."""

@@ -33,12 +33,13 @@ OPEN_S = 120.0
 class RunnerProcess:
     """A runner's process: it begins to import what it needs, and needs no lane for that."""
 
-    def __init__(self, log: Path, compiles: bool) -> None:
-        """`compiles`: torch.compile will be wanted, whose import takes longer than all others."""
+    def __init__(self, log: Path, compiles: bool, cores: int) -> None:
+        """`compiles`: torch.compile will be wanted, whose import takes longer than all others; it
+        uses so many cores."""
         ours, theirs = socket.socketpair()
         arguments = ["-m", "beamsearch.judge.runner.process", str(theirs.fileno())]
         arguments += [COMPILES] * compiles
-        environment = baseline_caches() | (usual_queues() if compiles else {})
+        environment = baseline_caches() | (usual(cores) if compiles else {})
         self._process = start_python(arguments, [theirs], log, environment)
         self._log = log
         self._conversation = Conversation(ours, self._how_it_died)
@@ -135,8 +136,10 @@ class Runners:
     """Runners of one GPU, each opened where it is wanted; for kernels the next one is always
     started already, and baselines have one that is kept. Thread-safe."""
 
-    def __init__(self, device: int, l2_bytes: int, scratch: Path) -> None:
+    def __init__(self, device: int, l2_bytes: int, scratch: Path, cores: int) -> None:
+        """`cores`: as many as torch.compile uses."""
         self._gpu = {"device": device, "l2_bytes": l2_bytes}
+        self._cores = cores
         self._scratch = scratch
         self._numbers = itertools.count(1)
         self._lock = Lock()
@@ -155,7 +158,7 @@ class Runners:
             raise Stopped("the executor is closed")
         if compiles not in self._started or not self._started[compiles].alive:
             log = self._scratch / f"runner-{next(self._numbers)}.log"
-            self._started[compiles] = RunnerProcess(log, compiles)
+            self._started[compiles] = RunnerProcess(log, compiles, self._cores)
         return self._started[compiles]
 
     def open_soon(self, *, compiles: bool = False) -> None:
@@ -199,9 +202,13 @@ class Runners:
             runner.end()
 
 
-def usual_queues() -> dict[str, str]:
-    """As many as a program has whose author sets nothing: a library may use several streams."""
-    return {QUEUES: os.environ.get(QUEUES, "8")}
+def usual(cores: int) -> dict[str, str]:
+    """What a process that times libraries has where the user sets nothing: as many queues as any
+    program, since a library may use several streams, and so many cores to compile on. With the
+    first kernel, though it be cached, torch.compile starts a process for each, 32 on a large host.
+    """
+    own = {QUEUES: "8", "TORCHINDUCTOR_COMPILE_THREADS": str(cores)}
+    return {name: os.environ.get(name, value) for name, value in own.items()}
 
 
 def baseline_caches() -> dict[str, str]:

@@ -246,6 +246,10 @@ class InputSets:
         """What oracles are computed in."""
         return oracle_dtype(self.problem, self._device)
 
+    def get_ready(self) -> None:
+        """Find out on the CPU which values the reference takes; no GPU is needed for it."""
+        defined_distributions(replace(self.problem, sizes={}))
+
     def draw(self, count: int, order: Sequence[Distribution] = DISTRIBUTIONS) -> list[InputSet]:
         """The first sets in this order that can tell right from wrong; of what can, more seeds
         where those are too few.

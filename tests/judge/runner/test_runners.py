@@ -7,13 +7,14 @@ import pytest
 
 from beamsearch.errors import BeamsearchError, Stopped
 from beamsearch.judge.runner.client import Runners
+from beamsearch.judge.runner.process import get_ready_to_compile
 from beamsearch.judge.sandbox.clean_environment import QUEUES
 
 
 @pytest.fixture
 def runners(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    made = Runners(0, 1 << 20, tmp_path)
+    made = Runners(0, 1 << 20, tmp_path, cores=3)
     yield made
     made.close()
 
@@ -49,16 +50,46 @@ def test_baselines_have_one_runner_whoever_asks_for_it(runners):
     assert runners.start(compiles=True) is first
 
 
-@pytest.mark.parametrize(("own", "queues"), [(None, ["1", "8"]), ("2", ["2", "2"])])
-def test_what_is_timed_besides_kernels_has_the_usual_queues(runners, monkeypatch, own, queues):
-    if own:
-        monkeypatch.setenv(QUEUES, own)
-        runners.start().end()  # it was started before
-    else:
-        monkeypatch.delenv(QUEUES, raising=False)
-    started = [runners.start(), runners.start(compiles=True)]
-    environments = [Path(f"/proc/{one._process.pid}/environ").read_bytes() for one in started]
-    assert [it.partition(f"{QUEUES}=".encode())[2][:1].decode() for it in environments] == queues
+THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
+
+
+@pytest.mark.parametrize(
+    ("own", "of_kernels", "of_baselines"),
+    [
+        ({}, {QUEUES: "1"}, {QUEUES: "8", THREADS: "3"}),
+        ({QUEUES: "2", THREADS: "5"},) * 2 + (None,),
+    ],
+)
+def test_libraries_have_the_usual_queues_and_their_share_of_cores(
+    tmp_path, monkeypatch, own, of_kernels, of_baselines
+):
+    for name in (QUEUES, THREADS):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    runners = Runners(0, 1 << 20, tmp_path, cores=3)
+    seen = []
+    for compiles in (False, True):
+        process = runners.start(compiles=compiles)._process
+        lines = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+        told = dict(line.split("=", 1) for line in lines if line)
+        seen.append({name: told[name] for name in (QUEUES, THREADS) if name in told})
+    runners.close()
+    assert seen == [of_kernels, own or of_baselines]
+
+
+def test_torch_compile_gets_ready_as_far_as_this_torch_has_what_it_takes(monkeypatch):
+    from torch._inductor import codecache
+    from torch._inductor.runtime import triton_compat
+
+    called = []
+    monkeypatch.setattr(codecache, "torch_key", lambda: called.append("torch"))
+    monkeypatch.setattr(triton_compat, "triton_key", lambda: called.append("triton"))
+    get_ready_to_compile()
+    assert called == ["torch", "triton"]
+    monkeypatch.delattr(codecache, "torch_key")
+    get_ready_to_compile()
+    assert called == ["torch", "triton", "triton"]
 
 
 def test_nothing_starts_once_they_are_closed(runners):
