@@ -37,7 +37,7 @@ def audits(
 ) -> Iterator[Audit]:
     """The audit of every file, in the order in which they end; `jobs` at once, each of which may
     take `timeout_s`. `quick` and `scale` as in `audit`."""
-    context = forking("beamsearch.suite.audit", "torch")
+    context = forking("beamsearch.suite.audit")
     waiting = list(reversed(paths))
     running: dict[Connection, tuple[Any, Path, float]] = {}
     try:

@@ -33,10 +33,7 @@ LOAD_S = 120.0
 KernelBench are examined whole in half a minute."""
 END_S = 30.0
 """How long a process may take to end after its result: what it started is closed meanwhile."""
-PRELOADED = (
-    *("beamsearch.run.run", "beamsearch.suite.audit", "torch"),
-    "torch.fx.experimental.symbolic_shapes",  # which checks of shapes import, a second each time
-)
+PRELOADED = "beamsearch.run.run", "beamsearch.suite.audit"
 
 
 @dataclass(frozen=True)

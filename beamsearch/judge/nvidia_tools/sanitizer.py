@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,7 +42,7 @@ class MemoryCheck:
     def __init__(self, problem: Problem, device: int, scratch: Path) -> None:
         self._problem = problem
         self._device = device
-        self._folder = scratch / "sanitizer"
+        self._scratch = scratch
         self._pool = ThreadPoolExecutor(2)
         self._runs: dict[str, Future[str]] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -101,10 +102,8 @@ class MemoryCheck:
 
     def _run(self, program: Path, problem: Problem, form: Form, number: int) -> str:
         """The sanitizer's report of one bound call on public inputs."""
-        folder = self._folder / str(number)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"sanitizer-{number}-", dir=self._scratch))
         spec, report = folder / "call.json", folder / "report.txt"
-        report.unlink(missing_ok=True)
         write_call(spec, problem, form, self._device, "sanitizer")
         turn = Turn(folder, self._turn)
         command = [
