@@ -15,7 +15,6 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.forkserver import ensure_running
 from types import ModuleType
 
-
 TRACING = ("torch", "torch._dynamo", "torch.fx.experimental.symbolic_shapes")
 """What any trace of a problem imports in the end, in one to three seconds; each process would."""
 
