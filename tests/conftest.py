@@ -15,7 +15,7 @@ from beamsearch.records.file_lock import in_turn
 from tests.sample import is_drawn, is_turn
 
 SAMPLED = 24
-TURNS = 4
+TURNS = 6
 
 
 def pytest_addoption(parser):

@@ -106,7 +106,7 @@ def test_carries_no_tests_and_no_rubbish(unpacked):
     assert len(tops) == 3, f"besides the two packages only dist-info: {tops}"
 
 
-@pytest.mark.slow(turn=3)
+@pytest.mark.slow(turn=5)
 def test_runs_the_main_job_elsewhere(unpacked, tmp_path):
     done = python(
         unpacked,
@@ -122,7 +122,7 @@ def test_runs_the_main_job_elsewhere(unpacked, tmp_path):
     )
 
 
-@pytest.mark.slow(turn=3)
+@pytest.mark.slow(turn=5)
 def test_an_example_runs_elsewhere(unpacked, tmp_path):
     done = python(unpacked, tmp_path, str(ROOT / "examples" / "05_module.py"))
     assert done.returncode == 0, done.stderr

@@ -42,13 +42,34 @@ def optimize(
 
     check_platform()
     asked = read_settings(None, settings)
+    first = kernel if kernel is None or is_source(kernel) else Path(kernel)
+    check_asked(asked, first, None if output is None else Path(output))
     begin_server(asked)
     found = as_problem(problem)
     folder = fresh_folder(found.name) if output is None else Path(output)
-    first = kernel if kernel is None or is_source(kernel) else Path(kernel)
     with passing_on(on_event) as observer:
         search(found, asked, folder, kernel=first, observer=observer)
     return Run(folder)
+
+
+def check_asked(settings: Settings, kernel: Kernel | None, output: Path | None) -> None:
+    """Look at what a run was asked for with, before anything is imported that takes seconds.
+
+    Raises UsageError, KernelError for a first kernel that cannot be one, and EndpointError where
+    nobody can be asked.
+    """
+    from beamsearch.problem.kernel import read_kernel
+    from beamsearch.proposer.factory import check_thinker
+
+    for earlier in settings.learn_from:
+        if not (Path(earlier) / "run.json").is_file():
+            raise UsageError(f"--learn-from {earlier}: no run.json there; give a run's folder")
+    if output is not None and output.exists() and not output.is_dir():
+        raise UsageError(f"--output {output} is a file; give a folder, new or of an earlier run")
+    if isinstance(kernel, Path):
+        read_kernel(kernel)
+    if output is None or not (output / "run.json").is_file():  # who goes on is in a run's record
+        check_thinker(settings)
 
 
 def begin_server(settings: Settings) -> None:
@@ -73,12 +94,6 @@ def search(
 ) -> RunRecord:
     """A run in a folder, from the start or from what is there; a new one after a look at whether
     the problem means something. `scale`: what its sizes were multiplied by."""
-    for earlier in settings.learn_from:
-        if not (Path(earlier) / "run.json").is_file():
-            raise UsageError(f"--learn-from {earlier}: no run.json there; give a run's folder")
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--output {folder} is a file; give a folder, new or of an earlier run")
-
     from beamsearch.gpu.machine import find_machine
     from beamsearch.run.place import begin_lanes
     from beamsearch.suite.audits import flaws_of

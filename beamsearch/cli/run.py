@@ -68,13 +68,14 @@ def run(
     modelled. Asks the endpoint of OPENAI_BASE_URL / OPENAI_API_KEY; with none, a built-in playbook
     thinks. Started again on the same --output, it goes on where it stopped.
     """
-    from beamsearch.api.optimize import begin_server, fresh_folder, search
+    from beamsearch.api.optimize import begin_server, check_asked, fresh_folder, search
     from beamsearch.gpu.environment import check_platform
     from beamsearch.settings import read_settings
 
     check_platform()
     one_form(json, json_lines)
     settings = read_settings(config, flags)
+    check_asked(settings, kernel, output)
     begin_server(settings)
 
     from beamsearch.problem.problem import find_problem

@@ -111,8 +111,21 @@ def make_proposer(
     return Playbook()
 
 
+def check_thinker(settings: Settings) -> None:
+    """See at once whether `make_proposer` finds who thinks, and ask nobody. Raises as it does."""
+    if settings.llm.is_brought:
+        _known(settings)
+    elif decided(settings).llm.kind == "openai":
+        make_proposer(settings)
+
+
 def _brought(settings: Settings, trace: Trace | None) -> Proposer:
     """The proposer of an installed package. Raises UsageError where none is called so."""
+    return _known(settings)(settings, trace)
+
+
+def _known(settings: Settings) -> Callable[[Settings, Trace | None], Proposer]:
+    """What makes that proposer."""
     known = extensions(PROPOSERS)
     if settings.llm.kind not in known:
         names = ", ".join((*THINKERS, "replay:RUN", *known))
@@ -121,7 +134,7 @@ def _brought(settings: Settings, trace: Trace | None) -> Proposer:
             "that brings it"
         )
     make: Callable[[Settings, Trace | None], Proposer] = known[settings.llm.kind]
-    return make(settings, trace)
+    return make
 
 
 def decided(settings: Settings, env: Mapping[str, str] | None = None) -> Settings:

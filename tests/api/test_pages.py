@@ -42,7 +42,7 @@ def lab(folder):
     return folder
 
 
-@pytest.mark.slow(turn=0)
+@pytest.mark.slow(turn=4)
 def test_the_page_on_extending_is_so(lab):
     path = f"{lab / 'site'}:{PYTHONPATH}"
     (lab / "page.py").write_text(script_of(read_page(ROOT / "docs" / "extending.md")))

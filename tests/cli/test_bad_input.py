@@ -1,12 +1,14 @@
 """Whatever a user gets wrong ends in one line that says what to do, and in the right exit code."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests import ROOT
+from tests import PYTHONPATH, ROOT
 
 
 def one_line(done: subprocess.CompletedProcess[str], code: int) -> str:
@@ -80,6 +82,19 @@ def test_kernel_that_cannot_be_one(beamsearch, source, hint, tmp_path):
     (tmp_path / "kernel.py").write_text(source)
     assert hint in one_line(beamsearch("run", "43", "--kernel", "kernel.py", cwd=tmp_path), 2)
     assert not (tmp_path / "runs").exists(), "nothing is left behind by a run that never began"
+
+
+@pytest.mark.parametrize("words", [("--llm", "oracle"), ("--kernel", "nowhere.py")])
+def test_a_slip_is_told_before_torch_is_imported(words, tmp_path):
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch is imported')")
+    done = subprocess.run(
+        [sys.executable, "-m", "beamsearch", "run", "43", *words],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{PYTHONPATH}"},
+        capture_output=True,
+        text=True,
+    )
+    assert words[1] in one_line(done, 2)
 
 
 def test_output_that_is_a_file(beamsearch, tmp_path):
