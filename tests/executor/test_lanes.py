@@ -234,7 +234,7 @@ def test_a_lane_ends_with_the_process_that_began_it(problem, tmp_path):
     script = """
 import sys, time
 from pathlib import Path
-from beamsearch.executor import lane_client, local
+from beamsearch.executor import lane_client
 from beamsearch.executor.client import LOG, LaneSpec
 from beamsearch.executor.lane_client import LaneProcess
 from beamsearch.gpu.machine import modelled

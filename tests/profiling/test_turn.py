@@ -251,7 +251,6 @@ import os, sys, time
 from contextlib import nullcontext
 from pathlib import Path
 from kernel_profiling.ncu.run import Begun, Turn
-from kernel_profiling.profile import Profile
 code, ncu, folder, said = sys.argv[1:]
 turn = Turn(Path(folder), nullcontext)
 begun = Begun([sys.executable, "-c", code, folder], ncu=Path(ncu), turn=turn)

@@ -79,13 +79,16 @@ def test_libraries_have_the_usual_queues_and_their_share_of_cores(
 
 
 def test_torch_compile_gets_ready_as_far_as_this_torch_has_what_it_takes(monkeypatch):
+    from torch._dynamo.utils import counters
     from torch._inductor import codecache
     from torch._inductor.runtime import triton_compat
 
     called = []
     monkeypatch.setattr(codecache, "torch_key", lambda: called.append("torch"))
     monkeypatch.setattr(triton_compat, "triton_key", lambda: called.append("triton"))
+    traced = counters["frames"]["ok"]
     get_ready_to_compile()
+    assert counters["frames"]["ok"] > traced
     assert called == ["torch", "triton"]
     monkeypatch.delattr(codecache, "torch_key")
     get_ready_to_compile()
