@@ -7,6 +7,7 @@ descriptor, which goes over a Unix socket to any process, whoever it belongs to.
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +42,18 @@ def start_driver() -> None:
     where there is no driver."""
     with suppress(RuntimeError):
         cuda.cuInit(0)
+
+
+def start_context(device: int) -> None:
+    """Have this process's context of a GPU begin meanwhile; whoever uses the GPU waits for it, and
+    is told what goes wrong. Returns at once. As with `start_driver`, not where it will fork."""
+
+    def take() -> None:
+        start_driver()
+        with suppress(RuntimeError):  # the driver's library is not there
+            cuda.cuDevicePrimaryCtxRetain(device)  # which torch uses too
+
+    threading.Thread(target=take, daemon=True).start()
 
 
 class Mapping:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from beamsearch.errors import BeamsearchError, OutOfBudget, Stopped, UsageError, Waiting
+from beamsearch.gpu.environment import Device, see_only
 from beamsearch.records.audit import Fault
 from beamsearch.records.suite import State
 from beamsearch.run.lock import folder_lock
@@ -48,8 +49,8 @@ class Task:
     observer: Callable[[IO[str]], Observer]
     """Makes one that writes into the log; a name in a module."""
     flaws: tuple[Fault, ...] = ()
-    gpus: tuple[str, ...] = ()
-    """UUIDs of the GPUs that it sees; all where none are named."""
+    gpus: tuple[Device, ...] = ()
+    """The GPUs that it sees; all where none are named."""
     beside: int = 1
     """Runs of this machine at once, this one among them."""
 
@@ -104,7 +105,11 @@ def _work(link: Connection, task: Task) -> None:
     """The process: it leads a session, so that Ctrl-C reaches it only through who asked."""
     os.setsid()
     if task.gpus:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(task.gpus)
+        see_only(task.gpus)
+    if len(task.gpus) == 1:  # each of several has a process of its own
+        from beamsearch.gpu.driver import start_context
+
+        start_context(0)
     end_with_parent()
     with task.log.open("a") as log:
         for stream in (sys.stdout, sys.stderr):

@@ -11,6 +11,7 @@ from threading import Thread
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from beamsearch.errors import Stopped, UsageError
+from beamsearch.gpu.environment import devices
 from beamsearch.proposer.factory import decided, make_proposer
 from beamsearch.records.suite import Entry, Suite
 from beamsearch.records.trace import Trace, read_record, write_record
@@ -281,7 +282,8 @@ class _Runs:
         flaws = [] if Trace(own).run_file.is_file() else flaws_of(problem, self.gpu)
         if self.stop.is_set():
             return entry.state, None
-        gpus = tuple(place.uuid for place in places if place.uuid)
+        there = {device.uuid: device for device in devices()} if places[0].uuid else {}
+        gpus = tuple(there[place.uuid] for place in places if place.uuid)
         unfinished = sum(entry.state != "finished" for entry in self.suite.entries)
         beside = min(self.places.most_at_once, unfinished)
         task = Task(problem, settings, own, log, self.observer, tuple(flaws), gpus, beside)

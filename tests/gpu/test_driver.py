@@ -1,4 +1,4 @@
-"""The driver started ahead: it costs whoever stands by no memory of a GPU, nor an error."""
+"""The driver and a context started ahead: who stands by has no memory of a GPU, nor an error."""
 
 import subprocess
 import sys
@@ -8,12 +8,17 @@ import pytest
 import torch
 
 READY = """
-import sys
-from beamsearch.gpu.driver import start_driver
+import sys, threading
+from beamsearch.gpu.driver import start_context, start_driver
 if "context" in sys.argv:
     import torch
     torch.zeros(1, device="cuda")
 start_driver()
+if "ahead" in sys.argv:
+    start_context(0)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join()
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -28,8 +33,9 @@ def standing_by(*words):
         yield
 
 
-def test_a_machine_without_a_driver_needs_none():
-    with standing_by():
+@pytest.mark.parametrize("words", [(), ("ahead",)])
+def test_a_machine_without_a_driver_needs_none(words):
+    with standing_by(*words):
         pass
 
 
@@ -38,5 +44,6 @@ def test_it_takes_no_memory_of_the_gpu():
     free, _ = torch.cuda.mem_get_info()
     with standing_by():
         assert free - torch.cuda.mem_get_info()[0] < 16 << 20
-    with standing_by("context"):  # which would be seen
-        assert free - torch.cuda.mem_get_info()[0] > 100 << 20
+    for word in ("context", "ahead"):  # which would be seen
+        with standing_by(word):
+            assert free - torch.cuda.mem_get_info()[0] > 100 << 20

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from beamsearch.gpu.environment import unsupported_platform
+from beamsearch.gpu import environment
+from beamsearch.gpu.environment import Device, devices, see_only, unsupported_platform
 from beamsearch.gpu.gauges import GpuState, gpu_state, judge_state
 from tests import ROOT
 
@@ -106,3 +107,18 @@ def test_rocm_gets_one_sentence_and_run_refuses_with_it(tmp_path):
     )
     assert done.returncode == 2
     assert "ROCm" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_process_that_sees_some_gpus_alone_knows_them(monkeypatch):
+    there = [Device(number, "NVIDIA H200", f"GPU-{number}", 140 * GIB) for number in range(4)]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(environment, "_SEEN", [])
+    devices.cache_clear()
+    try:
+        assert devices() == ()  # the driver's word, or that there is none
+        devices.cache_clear()
+        see_only([there[3], there[1]])
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-3,GPU-1"
+        assert [(device.index, device.uuid) for device in devices()] == [(0, "GPU-3"), (1, "GPU-1")]
+    finally:
+        devices.cache_clear()

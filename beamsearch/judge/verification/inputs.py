@@ -302,7 +302,7 @@ class InputSets:
         made = InputSet(self, label, seed, distribution, expected, None)
         size = sum(storage.nbytes() for storage in storages_of(instance).values())
         size += sum(item.oracle.nbytes for item in expected)
-        budget = torch.cuda.mem_get_info(torch.device(self._device))[1] // MEMORY_SHARE
+        budget = torch.cuda.get_device_properties(self._device).total_memory // MEMORY_SHARE
         if len(self._sets) < ALWAYS_STORED or self._stored_bytes + size <= budget:
             made.shared = self.hand_out(made, instance)
             self._stored_bytes += size
