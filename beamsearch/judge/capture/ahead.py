@@ -22,6 +22,7 @@ from beamsearch.judge.capture.forms import AtShape, Captured, Form, moved
 from beamsearch.judge.capture.hopeless import reason_hopeless
 from beamsearch.judge.capture.launches import MOST_CONFIGS
 from beamsearch.judge.capture.plans import differs
+from beamsearch.judge.capture.turns import Turns
 from beamsearch.judge.once import OncePerMachine
 from beamsearch.judge.rejection import COMPILE_S, Log, Rejected, check_entry, guarded, load, parsed
 from beamsearch.judge.sandbox.processes import CandidateProcess, ForkServers
@@ -49,6 +50,8 @@ USUAL_BLOCK = 1024
 AT_ONCE = 3
 """One in so many cores captures: kernels that are begun together shall be ready one after the
 other, not all at the end, for the GPU takes one at a time."""
+BEGUN = 64
+"""Kernels that are begun at most, and wait for their turn; those above have none yet."""
 MOST_FORMS = 4 * MOST_CONFIGS
 """Choices of configurations that are tried, of all autotuners of a kernel together."""
 
@@ -114,8 +117,10 @@ class Captures:
         self._apart, self._shared = means.apart, means.once
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
-        self._pool = ThreadPoolExecutor(means.cores)
-        self._capturing_now = threading.Semaphore(max(2, means.cores // AT_ONCE))
+        self._pool = ThreadPoolExecutor(BEGUN)
+        capturing = max(2, means.cores // AT_ONCE)
+        self._turns = Turns(capturing)
+        self._compiling_now = threading.Semaphore(max(1, means.cores - capturing))
         self._compilers = ThreadPoolExecutor(means.cores)
 
     def prepare(self, subjects: Sequence[Subject], scratch: Path) -> None:
@@ -130,6 +135,7 @@ class Captures:
         Rejected."""
         check_entry(source, log)
         path = write_source(scratch, source)
+        self._turns.want(source_key(source))
         captured = self.begin(path, source_key(source)).result()
         log.add(captured.log)
         log.code_fingerprint = captured.log.code_fingerprint
@@ -224,25 +230,27 @@ class Captures:
         return self._shared.get(f"{key}-times", tune) if self._shared is not None else tune()
 
     def _capture_anywhere(self, path: str, key: str) -> Captured:
-        """On another lane of this machine, or on another machine, where there is one that can."""
-        if self._shared is not None:
-            with self._usage.waiting("compilation"):
-                return moved(*self._shared.get(key, lambda: (self._capture(path, key), path)), path)
-        if self._apart is not None:
-            with self._usage.waiting("compilation"):
-                found = self._apart(Path(path).read_text())
-            if found is not None:
+        """On another machine, where there is one that can; else here, in turn, where no other lane
+        of this machine has done so."""
+        with self._usage.waiting("compilation"):
+            if self._apart is not None and (found := self._apart(Path(path).read_text())):
                 return moved(*found, path)
-        return self._capture(path, key)
+            with self._turns.taken(key) as captured:
+                if self._shared is None:
+                    return self._capture(path, key, captured)
+                made = self._shared.get(key, lambda: (self._capture(path, key, captured), path))
+        return moved(*made, path)
 
-    def _capture(self, path: str, key: str) -> Captured:
+    def _capture(self, path: str, key: str, captured: Callable[[], None]) -> Captured:
+        """`captured` is called once all that is left is to compile, and is under way."""
         log = Log()
         try:
-            with self._usage.waiting("compilation"):
-                with self._capturing_now, self._opened(path, key, log) as process:
-                    log.passed(Stage.LOAD, "import")
-                    plans = self._true_plans(process, key, log)
-                    begun = self._begin_elsewhere(process, key, *plans[0])
+            with self._opened(path, key, log) as process:
+                log.passed(Stage.LOAD, "import")
+                plans = self._true_plans(process, key, log)
+                begun = self._begin_elsewhere(process, key, *plans[0])
+            with self._compiling_now:
+                captured()
                 forms = self._compiled_forms(plans)
                 if len(forms) == 1:
                     forms = (self.described(forms[0]),)
