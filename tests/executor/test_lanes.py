@@ -92,7 +92,7 @@ def test_of_several_runs_each_uses_its_part_of_the_cores(problem, tmp_path, monk
     for beside in (1, 4, 40):
         place = {"scratch": tmp_path / str(beside), "beside": beside}
         executor = open_executor(problem, [modelled()], **given, **place)
-        used.append(executor._judge._captures._pool._max_workers)
+        used.append(executor._judge._captures._compilers._max_workers)
         verifying.append(executor._judge._slots._value)
         executor.close()
     assert used == [8, 2, 1] and verifying == [2, 2, 1]

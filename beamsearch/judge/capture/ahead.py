@@ -118,7 +118,7 @@ class Captures:
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
         self._pool = ThreadPoolExecutor(BEGUN)
-        capturing = max(2, means.cores // AT_ONCE)
+        capturing = min(means.cores, max(2, means.cores // AT_ONCE))
         self._turns = Turns(capturing)
         self._compiling_now = threading.Semaphore(max(1, means.cores - capturing))
         self._compilers = ThreadPoolExecutor(means.cores)
