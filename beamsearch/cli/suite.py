@@ -69,7 +69,8 @@ def suite(
     check_platform()
     settings = read_settings(config, flags)
     paths = files_of(problems or [], kernelbench)
-    get_ready()  # which takes seconds, in which this process imports the rest
+    # Which takes seconds, in which this process imports the rest.
+    get_ready(measures=settings.gpus is not None)
 
     from beamsearch.cli.display import PlainDisplay
     from beamsearch.cli.suite_view import make_watcher

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from beamsearch.errors import BeamsearchError, OutOfBudget, Stopped, UsageError, Waiting
 from beamsearch.gpu.environment import Device, see_only
+from beamsearch.judge.sandbox.server_process import stand_by
 from beamsearch.records.audit import Fault
 from beamsearch.records.suite import State
 from beamsearch.run.lock import folder_lock
@@ -61,9 +62,11 @@ LOADED = "loaded"
 """What the process says once its problem is."""
 
 
-def get_ready() -> ForkServerContext:
-    """What starts the processes of runs; begins to import what they need. Returns at once."""
-    return forking(*PRELOADED)
+def get_ready(*, measures: bool = False) -> ForkServerContext:
+    """What starts the processes of runs; begins to import what they need. Returns at once.
+    `measures`: on GPUs; what traces a problem each then imports by itself, a second in which its
+    context and the process that its kernels are forked from begin."""
+    return forking(*PRELOADED, tracing=not measures)
 
 
 def run_apart(task: Task, stop: StopToken) -> Outcome:
@@ -109,6 +112,7 @@ def _work(link: Connection, task: Task) -> None:
     if len(task.gpus) == 1:  # each of several has a process of its own
         from beamsearch.gpu.driver import start_context
 
+        stand_by(interpreter=False)
         start_context(0)
     end_with_parent()
     with task.log.open("a") as log:

@@ -19,11 +19,11 @@ TRACING = ("torch", "torch._dynamo", "torch.fx.experimental.symbolic_shapes")
 """What any trace of a problem imports in the end, in one to three seconds; each process would."""
 
 
-def forking(*modules: str) -> ForkServerContext:
-    """What starts such processes. `modules`, and those of tracing, are imported ahead where it is
+def forking(*modules: str, tracing: bool = True) -> ForkServerContext:
+    """What starts such processes. `modules`, and those of `tracing`, are imported ahead where it is
     the first to be made in this process; a later one is the first again."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*modules, *TRACING])
+    context.set_forkserver_preload([*modules, *TRACING] if tracing else [*modules, "torch"])
     with _ignoring_interrupts():
         ensure_running()
     return context

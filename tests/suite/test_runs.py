@@ -14,6 +14,7 @@ import pytest
 
 from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import ProblemError
+from beamsearch.gpu.environment import Device
 from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
 from beamsearch.suite import places as suite_places
@@ -171,19 +172,23 @@ def test_so_many_run_at_once_as_were_asked_for_however_many_gpus(folder, monkeyp
         SimpleNamespace(uuid=f"GPU-{n}", name="H100", device=n, gpu=find_gpu("h100"))
         for n in range(4)
     ]
-    going, most = [], []
+    there = tuple(Device(other.device, other.name, other.uuid, 80 << 30) for other in here)
+    going, most, seen = [], [], []
 
     def apart(task, _):
         going.append(task)
         most.append(len(going))
+        seen.append(task.gpus)
         time.sleep(0.5)
         going.remove(task)
         return "finished", None
 
     monkeypatch.setattr(suite_places, "find_machines", lambda *_, **__: here)
+    monkeypatch.setattr(runs, "devices", lambda: there)
     monkeypatch.setattr(runs, "flaws_of", lambda *_: [])
     monkeypatch.setattr(runs, "run_apart", apart)
     suite = of_two(folder, Nobody(), at_once=1, gpus="all")
+    assert seen == [there, there]  # one at a time has all
     assert {entry.state for entry in suite.entries} == {"finished"} and max(most) == 1
     assert [find_places(Settings(gpus="all"), n)[0].at_once for n in (1, 6, None)] == [1, 6, 8]
 
