@@ -69,8 +69,8 @@ def suite(
     check_platform()
     settings = read_settings(config, flags)
     paths = files_of(problems or [], kernelbench)
-    # Which takes seconds, in which this process imports the rest.
-    get_ready(measures=settings.gpus is not None)
+    # Its start takes seconds; meanwhile this process imports the rest.
+    get_ready(on_gpus=settings.gpus is not None)
 
     from beamsearch.cli.display import PlainDisplay
     from beamsearch.cli.suite_view import make_watcher

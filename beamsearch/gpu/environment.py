@@ -86,10 +86,11 @@ def installed(package: str) -> str:
 
 
 def see_only(there: Sequence[Device]) -> None:
-    """This process and those that it starts see these GPUs alone, before it has looked for any. The
-    driver, which takes a second to start, is not asked again."""
+    """From now on this process and those that it starts see these GPUs alone; it has not used CUDA
+    yet. The driver, which takes a second to start, is not asked again."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(device.uuid for device in there)
     _SEEN[:] = [replace(device, index=number) for number, device in enumerate(there)]
+    devices.cache_clear()
 
 
 _SEEN: list[Device] = []

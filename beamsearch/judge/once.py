@@ -38,10 +38,11 @@ class OncePerMachine:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def get(self, key: str, make: Callable[[], T]) -> T:
-        """As `OncePerKey.get`; a key is a file's name."""
+    def get(self, key: str, make: Callable[[], T], waits: Callable[[], None] = lambda: None) -> T:
+        """As `OncePerKey.get`; a key is a file's name. `waits` is called where another one works it
+        out, before that is waited for."""
         kept = self._folder / key
-        with in_turn(self._folder / f"{key}.lock"):
+        with in_turn(self._folder / f"{key}.lock", waits):
             if kept.exists():
                 result: T = pickle.loads(kept.read_bytes())
                 return result

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -62,11 +62,11 @@ LOADED = "loaded"
 """What the process says once its problem is."""
 
 
-def get_ready(*, measures: bool = False) -> ForkServerContext:
+def get_ready(*, on_gpus: bool = False) -> ForkServerContext:
     """What starts the processes of runs; begins to import what they need. Returns at once.
-    `measures`: on GPUs; what traces a problem each then imports by itself, a second in which its
-    context and the process that its kernels are forked from begin."""
-    return forking(*PRELOADED, tracing=not measures)
+    `on_gpus`: each run then imports by itself what traces a problem (a second, and so does an audit
+    that is not kept yet); its context and its fork server begin meanwhile."""
+    return forking(*PRELOADED, tracing=not on_gpus)
 
 
 def run_apart(task: Task, stop: StopToken) -> Outcome:
@@ -107,22 +107,28 @@ def run_apart(task: Task, stop: StopToken) -> Outcome:
 def _work(link: Connection, task: Task) -> None:
     """The process: it leads a session, so that Ctrl-C reaches it only through who asked."""
     os.setsid()
-    if task.gpus:
-        see_only(task.gpus)
-    if len(task.gpus) == 1:  # each of several has a process of its own
-        from beamsearch.gpu.driver import start_context
-
-        stand_by(interpreter=False)
-        start_context(0)
     end_with_parent()
     with task.log.open("a") as log:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
+        if task.gpus:
+            _begin_on(task.gpus)
         outcome = _outcome(link, task, log)
         if outcome[0] == "failed":
             log.write(f"error: {outcome[1]}\n")
     with suppress(BrokenPipeError):  # who asked was stopped meanwhile
         link.send(outcome)
+
+
+def _begin_on(gpus: Sequence[Device]) -> None:
+    """See these GPUs alone. On one, what takes seconds begins; where there are several, each has a
+    lane's process."""
+    see_only(gpus)
+    if len(gpus) == 1:
+        from beamsearch.gpu.driver import start_context
+
+        stand_by(interpreter=False)
+        start_context(0)
 
 
 def _outcome(link: Connection, task: Task, log: IO[str]) -> Outcome:

@@ -27,10 +27,11 @@ sys.stdin.read()
 @contextmanager
 def standing_by(*words):
     command = [sys.executable, "-c", READY, *words]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, **pipes, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         yield
+        assert process.communicate()[1] == ""  # of a thread, too
 
 
 @pytest.mark.parametrize("words", [(), ("ahead",)])

@@ -14,11 +14,12 @@ import pytest
 
 from beamsearch.cli.display import PlainDisplay
 from beamsearch.errors import ProblemError
+from beamsearch.gpu import driver, environment
 from beamsearch.gpu.environment import Device
 from beamsearch.run.stop import StopToken
 from beamsearch.settings import Settings
+from beamsearch.suite import one_run, runs
 from beamsearch.suite import places as suite_places
-from beamsearch.suite import runs
 from beamsearch.suite.one_run import Task, run_apart
 from beamsearch.suite.places import find_places
 from beamsearch.suite.problems import files_of, unique_names
@@ -191,6 +192,21 @@ def test_so_many_run_at_once_as_were_asked_for_however_many_gpus(folder, monkeyp
     assert seen == [there, there]  # one at a time has all
     assert {entry.state for entry in suite.entries} == {"finished"} and max(most) == 1
     assert [find_places(Settings(gpus="all"), n)[0].at_once for n in (1, 6, None)] == [1, 6, 8]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_run_sees_its_gpus_alone_and_begins_on_one_at_once(monkeypatch, count):
+    begun = []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(environment, "_SEEN", [])
+    monkeypatch.setattr(driver, "start_context", begun.append)
+    monkeypatch.setattr(one_run, "stand_by", lambda *, interpreter: begun.append(interpreter))
+    try:
+        one_run._begin_on([Device(n, "H100", f"GPU-{n}", 80 << 30) for n in (5, 3)[:count]])
+        assert [device.uuid for device in environment.devices()] == ["GPU-5", "GPU-3"][:count]
+    finally:
+        environment.devices.cache_clear()
+    assert begun == ([False, 0] if count == 1 else [])
 
 
 @pytest.mark.parametrize(("at_once", "sharing"), [(1, 1), (2, 2), (5, 2)])

@@ -51,7 +51,7 @@ AT_ONCE = 3
 """One in so many cores captures: kernels that are begun together shall be ready one after the
 other, not all at the end, for the GPU takes one at a time."""
 BEGUN = 64
-"""Kernels that are begun at most, and wait for their turn; those above have none yet."""
+"""Threads, so kernels that wait for a turn at once; later ones follow as they came."""
 MOST_FORMS = 4 * MOST_CONFIGS
 """Choices of configurations that are tried, of all autotuners of a kernel together."""
 
@@ -118,9 +118,9 @@ class Captures:
         self._lock = threading.Lock()
         self._begun: dict[str, Future[Captured]] = {}
         self._pool = ThreadPoolExecutor(BEGUN)
-        capturing = min(means.cores, max(2, means.cores // AT_ONCE))
-        self._turns = Turns(capturing)
-        self._compiling_now = threading.Semaphore(max(1, means.cores - capturing))
+        self._turns = Turns(min(means.cores, max(2, means.cores // AT_ONCE)))
+        self._compiling_now = threading.Semaphore(means.cores)
+        self._apart_now = threading.Semaphore(means.cores)
         self._compilers = ThreadPoolExecutor(means.cores)
 
     def prepare(self, subjects: Sequence[Subject], scratch: Path) -> None:
@@ -233,16 +233,19 @@ class Captures:
         """On another machine, where there is one that can; else here, in turn, where no other lane
         of this machine has done so."""
         with self._usage.waiting("compilation"):
-            if self._apart is not None and (found := self._apart(Path(path).read_text())):
-                return moved(*found, path)
-            with self._turns.taken(key) as captured:
+            if self._apart is not None:
+                with self._apart_now:
+                    found = self._apart(Path(path).read_text())
+                if found is not None:
+                    return moved(*found, path)
+            with self._turns.taken(key) as leave:
                 if self._shared is None:
-                    return self._capture(path, key, captured)
-                made = self._shared.get(key, lambda: (self._capture(path, key, captured), path))
+                    return self._capture(path, key, leave)
+                made = self._shared.get(key, lambda: (self._capture(path, key, leave), path), leave)
         return moved(*made, path)
 
-    def _capture(self, path: str, key: str, captured: Callable[[], None]) -> Captured:
-        """`captured` is called once all that is left is to compile, and is under way."""
+    def _capture(self, path: str, key: str, leave: Callable[[], None]) -> Captured:
+        """`leave` gives its turn to the next one, once only compiling is left."""
         log = Log()
         try:
             with self._opened(path, key, log) as process:
@@ -250,7 +253,7 @@ class Captures:
                 plans = self._true_plans(process, key, log)
                 begun = self._begin_elsewhere(process, key, *plans[0])
             with self._compiling_now:
-                captured()
+                leave()
                 forms = self._compiled_forms(plans)
                 if len(forms) == 1:
                     forms = (self.described(forms[0]),)

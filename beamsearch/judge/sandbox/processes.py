@@ -132,6 +132,8 @@ class ForkServers:
         take `lifetime_s` seconds. Raises BeamsearchError where none can be had."""
         mode: Mode = "interpreter" if role == "interpreting" else "normal"
         self.start()
+        if self.closed:  # before a folder is made for it
+            raise Stopped("the executor is closed")
         for attempt in (1, 2):
             generation = self._generation
             try:

@@ -2,14 +2,21 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from beamsearch.errors import Stopped
 from beamsearch.gpu.machine import modelled
 from beamsearch.gpu.usage import Usage
 from beamsearch.judge.arguments import meta_arguments
 from beamsearch.judge.capture.ahead import Captures, Means
 from beamsearch.judge.capture.turns import Turns
+from beamsearch.judge.once import OncePerMachine
 from beamsearch.judge.rejection import Log
+from beamsearch.judge.sandbox.processes import ForkServers
 from beamsearch.judge.sources import source_key, write_source
+from beamsearch.records.file_lock import in_turn
 from beamsearch.records.job import Subject
 
 
@@ -74,6 +81,75 @@ def test_as_many_have_a_place_as_there_are():
     for name in "acd":
         users.end(name)
     users.until(lambda: len(users.had) == 4)
+
+
+def test_a_place_is_there_again_after_an_error():
+    turns = Turns(1)
+    with pytest.raises(OSError, match="the disk"), turns.taken("a"):
+        raise OSError("the disk")
+    users = Users(turns)
+    users.begin("b")
+    assert users.had == ["b"]
+    users.end("b")
+
+
+def test_the_next_is_captured_while_one_compiles(servers, scale_problem, monkeypatch):
+    source = (scale_problem.path.parent / "input_kernel.py").read_text()
+    compiling, go_on = [], threading.Event()
+    compile_forms = Captures._compiled_forms
+
+    def slow(self, plans):
+        compiling.append(plans)
+        assert go_on.wait(60)
+        return compile_forms(self, plans)
+
+    monkeypatch.setattr(Captures, "_compiled_forms", slow)
+    captures = Captures(
+        servers, modelled().gpu, meta_arguments(scale_problem), Usage(), 1, means=Means(2)
+    )
+    try:
+        subjects = [Subject(name=f"k{n}", source=f"{source}\n# slow {n}\n") for n in range(6)]
+        captures.prepare(subjects, servers._scratch)
+        Users.until(lambda: len(compiling) == 2 and len(captures._turns._waiting) == 2)
+        time.sleep(0.3)  # two compile, two more are captured and wait for a core
+        assert len(compiling) == 2 and len(captures._turns._waiting) == 2
+        go_on.set()
+        for subject in subjects:
+            assert captures.captured(subject.source, servers._scratch, Log())[0].forms
+    finally:
+        go_on.set()
+        captures.close()
+
+
+def test_a_lane_that_waits_for_anothers_capture_keeps_no_place(servers, scale_problem, tmp_path):
+    pool = ThreadPoolExecutor(1)
+    source = (scale_problem.path.parent / "input_kernel.py").read_text()
+    known, wanted = (f"{source}\n# {word}\n" for word in ("known", "wanted"))
+    captures = Captures(
+        servers,
+        modelled().gpu,
+        meta_arguments(scale_problem),
+        Usage(),
+        1,
+        means=Means(1, once=OncePerMachine(tmp_path)),
+    )
+    try:
+        with in_turn(tmp_path / f"{source_key(known)}.lock"):  # as another lane, for long
+            captures.prepare([Subject(name="known", source=known)], servers._scratch)
+            judged = pool.submit(captures.captured, wanted, servers._scratch, Log())
+            assert judged.result(60)[0].forms
+        assert captures.captured(known, servers._scratch, Log())[0].forms
+    finally:
+        captures.close()
+
+
+def test_nobody_forks_once_all_is_closed(tmp_path):
+    servers = ForkServers(tmp_path, interpreter=False)
+    servers.start()
+    servers.close()
+    with pytest.raises(Stopped):
+        servers.fork("capturing", key="k")
+    assert not (tmp_path / "processes").exists()
 
 
 def test_a_kernel_that_is_judged_passes_those_begun_ahead(servers, scale_problem, tmp_path):

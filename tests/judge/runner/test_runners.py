@@ -71,7 +71,11 @@ def test_libraries_have_the_usual_queues_and_their_share_of_cores(
     seen = []
     for compiles in (False, True):
         process = runners.start(compiles=compiles)._process
-        lines = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+        environ = Path(f"/proc/{process.pid}/environ")
+        until = time.monotonic() + 10
+        while not (text := environ.read_text()) and time.monotonic() < until:
+            time.sleep(0.01)  # it is empty for a moment after a process has begun
+        lines = text.split("\0")
         told = dict(line.split("=", 1) for line in lines if line)
         seen.append({name: told[name] for name in (QUEUES, THREADS) if name in told})
     runners.close()
