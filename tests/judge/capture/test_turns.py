@@ -122,7 +122,6 @@ def test_the_next_is_captured_while_one_compiles(servers, scale_problem, monkeyp
 
 
 def test_a_lane_that_waits_for_anothers_capture_keeps_no_place(servers, scale_problem, tmp_path):
-    pool = ThreadPoolExecutor(1)
     source = (scale_problem.path.parent / "input_kernel.py").read_text()
     known, wanted = (f"{source}\n# {word}\n" for word in ("known", "wanted"))
     captures = Captures(
@@ -134,7 +133,8 @@ def test_a_lane_that_waits_for_anothers_capture_keeps_no_place(servers, scale_pr
         means=Means(1, once=OncePerMachine(tmp_path)),
     )
     try:
-        with in_turn(tmp_path / f"{source_key(known)}.lock"):  # as another lane, for long
+        with ThreadPoolExecutor(1) as pool, in_turn(tmp_path / f"{source_key(known)}.lock"):
+            # As another lane has it, for long.
             captures.prepare([Subject(name="known", source=known)], servers._scratch)
             judged = pool.submit(captures.captured, wanted, servers._scratch, Log())
             assert judged.result(60)[0].forms
